@@ -12,13 +12,13 @@ from ._bounds import MIN_SHARE
 def settle(findings: Sequence[Finding], ledger: Sequence[LedgerEntry], step_ns: float) -> Iterator[Finding]:
     """Yield the findings, each with the gain that others leave it, and without those that are left too little.
 
-    Those that name a row or a phase claim its time first, in their order; those of the whole step share the rest. The
-    gains of all together are at most the time of the ledger.
+    Those of a phase claim its time first, in their order, then those that name a row alone; those of the whole step
+    share the rest. The gains of all together are at most the time of the ledger.
     """
     left = {entry: entry.ns for entry in ledger}
     places = {at: _place(finding, ledger) for at, finding in enumerate(findings)}
     gains: dict[int, int] = {}
-    for at in sorted(places, key=lambda at: not places[at]):
+    for at in sorted(places, key=lambda at: (not places[at], findings[at].phase is None)):
         if findings[at].severity != "info" and findings[at].gain_ns:
             owners = places[at] or [entry for entry in ledger if entry.phase is not None]
             gains[at] = min(findings[at].gain_ns or 0, sum(left[entry] for entry in owners))

@@ -125,6 +125,12 @@ def test_a_module_claims_the_time_of_the_modules_in_it_where_it_is_named_for_mor
     assert list(settle([finding], [own, inner], 100)) == [finding]
 
 
+def test_a_finding_of_a_phase_comes_before_one_that_names_its_row_alone() -> None:
+    """A copy that the step waits for, and the device that has no work meanwhile."""
+    found = claimed(("launch-bound", "1", None, 41 * MS), ("h2d-copy", "1", Phase.FORWARD, 40 * MS))
+    assert found == [("h2d-copy", 40 * MS)]
+
+
 def test_a_finding_whose_time_is_taken_is_left_out() -> None:
     """The line in no span, and the long steps that it makes."""
     found = claimed(("unattributed", "train.py:9 f", Phase.OTHER, 20 * MS), ("logging", None, Phase.OTHER, 15 * MS))

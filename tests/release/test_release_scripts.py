@@ -55,6 +55,7 @@ WITHOUT_OPTIONS = {
     "docs.blocks",
     "docs.figures",
     "docs.pictures",
+    "docs.rules",
     "tests/extension/build_extension.py",
     "tests/extension/extension_alone.py",
 }

@@ -95,9 +95,10 @@ def _judge_backward(run: Evidence) -> Finding | None:
 
 
 def _explained_ns(run: Evidence) -> float:
-    """Return the time of a step outside all spans that other rules judge: logging, and autoprof's own work."""
+    """Return the time of a step outside all spans that other rules judge: logging, waits, and autoprof's own work."""
+    logs, waits = run.facts.logs, run.facts.waits
     own_ns = run.summary.overhead * run.summary.step_mean_ns
-    return own_ns + (0 if run.facts.logs is None else run.facts.logs.mean_ns)
+    return own_ns + (0 if logs is None else logs.mean_ns) + (0 if waits is None else waits.mean_cost_ns)
 
 
 def _experiment(finding: Finding) -> Experiment:
