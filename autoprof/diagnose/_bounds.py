@@ -21,6 +21,8 @@ NEARLY_ALL: Final = 0.8
 SEVERAL: Final = 3.0
 """A row is slow from this many times the time that its work, or its siblings, explain: blocks of one structure differ
 by some percent, the rates of a kind of operator by a factor of two."""
+MANY_OPERATORS: Final = 100
+"""Operators of a module in a step, from which on they are the work of a loop: a layer has a few, attention thirty."""
 CAUSE_SHARE: Final = 0.75
 """Fraction of the excess of the long steps that must be in the phases."""
 MIN_REPEATED: Final = 1.5

@@ -11,7 +11,7 @@ from .._capture.hooks.sizes import ModuleSize
 from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Row, Summary
-from ._bounds import SEVERAL
+from ._bounds import MANY_OPERATORS, SEVERAL
 from ._facts import RunFacts
 from ._rare import PhaseSeries
 
@@ -57,9 +57,10 @@ class RowCost(NamedTuple):
         return self.arithmetic_ns + self.launch_ns
 
     @property
-    def beyond_arithmetic_ns(self) -> float:
-        """The time beyond the arithmetic, of a row that takes several times as long as that: launching, mostly."""
-        return self.ns - self.arithmetic_ns if self.ns > SEVERAL * self.arithmetic_ns else 0.0
+    def pieces_ns(self) -> float:
+        """The whole time, of a row of so many operators that launching them takes most of it."""
+        is_launched = self.work.operators >= MANY_OPERATORS and 2 * self.launch_ns >= self.ns
+        return self.ns if is_launched else 0.0
 
     @property
     def unexplained_ns(self) -> float:

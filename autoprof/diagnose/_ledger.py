@@ -69,7 +69,7 @@ def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
             costs.append(RowCost(row, row.self_ns / steps * running, arithmetic_ns, work.operators * OPERATOR_NS, work))
     found = {(cost.row.name, cost.row.phase): cost for cost in costs}
     for key, cost in found.items():
-        if cost.beyond_arithmetic_ns >= MIN_CANDIDATE * run.summary.step_mean_ns:
+        if cost.unexplained_ns >= MIN_CANDIDATE * run.summary.step_mean_ns:
             slower = max(_usual_times([other for other in costs if other.row.name != cost.row.name]), 1.0)
             found[key] = cost._replace(arithmetic_ns=cost.arithmetic_ns * slower, launch_ns=cost.launch_ns * slower)
     return found

@@ -227,7 +227,8 @@ class StackMonitor:
         for group in most:
             longest = max(group, key=lambda site: (group[site][1], site))
             line = call_site(longest, *map(sum, zip(*group.values(), strict=True)))
-            lines.append(replace(line, path=_path(line, stacks[longest[:2]][1], common)))
+            around = set() if longest[:2] in shared else common
+            lines.append(replace(line, path=_path(line, stacks[longest[:2]][1], around)))
         samples, ns = map(sum, zip(*self._tables[kind].values(), strict=True))
         return StackTable(samples, ns, tuple(lines))
 

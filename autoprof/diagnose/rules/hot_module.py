@@ -58,8 +58,8 @@ IN_ITS_CODE: Final = (
 MANY_CALLS: Final = 4
 """Calls of a module in a step from which on it is called in a loop."""
 IN_PIECES: Final = (
-    "call it once for the whole sequence or batch in place of a loop in Python (nn.LSTM or nn.GRU for a cell, "
-    "torch.stack, torch.func.vmap), or compile the loop: launching its small operators takes the time"
+    "compute the whole batch, sequence or all heads in one operator in place of a loop in Python (torch.stack, "
+    "torch.func.vmap, nn.LSTM or nn.GRU for a cell), or compile the loop"
 )
 
 _SHARED: Final = re.compile(r"\*|\d+-\d+|\d+,\d+\.\.\d+")
@@ -349,7 +349,7 @@ def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
     found = []
     for one in own:
         beyond_ns = sum(cost.unexplained_ns for cost in costs[one.name])
-        part = beyond_ns or sum(cost.beyond_arithmetic_ns for cost in costs[one.name])
+        part = beyond_ns or sum(cost.pieces_ns for cost in costs[one.name])
         ns = Interval(*(at * part / max(sum(cost.ns for cost in costs[one.name]), 1.0) for at in one.ns))
         bound = MIN_SHARE if beyond_ns else MIN_SMALL_SHARE
         found.append((ns.middle / bound, ns, bound, one))
@@ -357,18 +357,28 @@ def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
     judged = threshold_time("hot-module", run, ns, ns.middle, bound, hot.row.phase)
     if not isinstance(judged, ExceededBound):
         return judged
-    own_ns = max(hot.ns.middle, 1.0)
     flops, moved, operators = (sum(one) for one in zip(*(cost.work for cost in costs[hot.name]), strict=True))
-    calls = hot.row.calls / max(hot.row.steps, 1) / _members(hot)
-    in_pieces = calls >= MANY_CALLS and all(not cost.unexplained_ns for cost in costs[hot.name])
+    evidence = {"flops": round(flops), "moved_bytes": round(moved), "operators": round(operators)}
+    own_ns = max(hot.ns.middle, 1.0)
+    takes = f"{hot.name} itself takes {format_ms(own_ns)} of the step ({format_percent(own_ns / run.step_time.middle)})"
+    lines = _lines(run, hot, judged.share)
+    if bound == MIN_SMALL_SHARE:
+        calls = round(hot.row.calls / max(hot.row.steps, 1) / _members(hot))
+        often = f", in {calls} calls" if calls > 1 else ""
+        return judged.finding(
+            f"{takes}: it launches {count(round(operators), 'small operator')}{often}, and launching takes most of "
+            f"the time, whatever their size{lines}",
+            IN_PIECES,
+            name=hot.name,
+            gain_ns=ns.middle / 2,
+            evidence=evidence,
+        )
     return judged.finding(
-        f"{hot.name} itself takes {format_ms(own_ns)} of the step ({format_percent(own_ns / run.step_time.middle)}), "
-        f"and its work explains {format_ms(own_ns - ns.middle)} of it: {format_flops(flops)}, {format_bytes(moved)} "
-        f"read and written, {count(round(operators), 'operator')}"
-        f"{f', in {round(calls)} calls' if in_pieces else ''}{_lines(run, hot, judged.share)}",
-        IN_PIECES if in_pieces else IN_ITS_CODE,
+        f"{takes}, and its work explains {format_ms(own_ns - ns.middle)} of it: {format_flops(flops)}, "
+        f"{format_bytes(moved)} read and written, {count(round(operators), 'operator')}{lines}",
+        IN_ITS_CODE,
         name=hot.name,
-        evidence={"flops": round(flops), "moved_bytes": round(moved), "operators": round(operators)},
+        evidence=evidence,
     )
 
 
