@@ -77,8 +77,8 @@ def sleep_op(x: Tensor, weight: Tensor, forward_ms: float, backward_ms: float, n
 
     A sleep is no work that could explain its time, so the count of the work ends here: it depends on a value.
     """
-    x.detach().reshape(-1)[:1].tolist()
     with recomputed(), CLOCK.named(name, "recompute" if in_backward() else "forward"):
+        x.detach().reshape(-1)[:1].tolist()
         result: Tensor = _SleepBoth.apply(x, weight, forward_ms, backward_ms, name)  # type: ignore[no-untyped-call]
     return result
 
