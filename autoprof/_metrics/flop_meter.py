@@ -27,13 +27,15 @@ from .utilization import Utilization, peak_seconds, utilization
 
 MODULE_NS: Final = 5_000_000
 """Estimated time of a count for each module: some 30 operators, forward and backward, at 0.15 ms."""
-MAX_END_NS: Final = 400_000_000
+MAX_END_NS: Final = 550_000_000
 """The longest that counts at the end of a run may take where that exceeds the budget: some 70 modules."""
 
 MODULE_OPERATORS: Final = 30
 """The usual number of operators in a module, forward and backward."""
-MAX_OPERATORS: Final = 1000
-"""Operators of a model, beside those of its modules, whose count is short anyway."""
+MAX_END_OPERATORS: Final = 1500
+"""Operators after which a count at the end of a run is stopped; it has taken half a second by then."""
+FIRST_NS: Final = 200_000_000
+"""Extra time of a process's first count, in which torch imports its formulas."""
 MORE: Final = 4
 """Times as long as a count that was stopped the next one may take."""
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
@@ -91,7 +93,7 @@ class FlopMeter:
         self._budget = budget
         self._model = ref(model)
         self._modules = sum(1 for _ in model.modules())
-        self._limit = MAX_OPERATORS + 4 * MODULE_OPERATORS * self._modules
+        self._limit = 4 * MODULE_OPERATORS * (self._modules + 2)
         """Operators after which a count is stopped where there is a budget."""
         self._place = place
         self._peak: DevicePeak | None = None
@@ -127,22 +129,21 @@ class FlopMeter:
         for call in sequence:
             model = self._model()
             if model is not None and call not in self._counts and self._cost_ns() <= self._affordable_ns():
-                self._count(model, call)
+                self._count(model, call, self._limit)
 
     def _cost_ns(self) -> int:
         """Return the time of all counts after one more."""
         if self._next_ns is not None:
             return self._next_ns + self._spent_ns
-        # Estimated extra time of a process's first count.
-        return 50_000_000 + MODULE_NS * self._modules
+        return FIRST_NS + MODULE_NS * self._modules
 
     def _affordable_ns(self) -> float:
         """Return the time of counts that the run's time so far affords."""
         return inf if self._budget is None else self._budget * (self._now_ns() - self._began_ns)
 
-    def _count(self, model: nn.Module, call: CountedCall) -> None:
+    def _count(self, model: nn.Module, call: CountedCall, limit: float) -> None:
         active, recorder.active = recorder.active, None  # spans of this forward belong to no step
-        limit = inf if self._budget is None else self._limit
+        limit = inf if self._budget is None else limit
         try:
             count = count_call(model, replace(self._shapes[call.shape], backward=call.backward), limit)
         finally:
@@ -165,7 +166,7 @@ class FlopMeter:
                 continue
             if self._budget is not None and self._cost_ns() > max(MAX_END_NS, self._affordable_ns()):
                 return
-            self._count(model, call)
+            self._count(model, call, max(self._limit, MAX_END_OPERATORS))
 
     def by_shapes(self) -> dict[tuple[int, ...], int]:
         """Return the operations of each sequence of shapes that is counted."""

@@ -156,11 +156,11 @@ def test_a_count_is_in_the_overhead_of_the_step_that_it_lengthens(
     assert sink.frames[1].overhead_ns == sink.frames[2].overhead_ns + STEP_NS
 
 
-@pytest.mark.parametrize(("modules", "seconds", "expected"), [(60, 4, 1), (80, 4, 0), (80, 50, 1)])
+@pytest.mark.parametrize(("modules", "seconds", "expected"), [(60, 4, 1), (80, 4, 0), (80, 70, 1)])
 def test_the_end_of_a_run_counts_what_is_short_or_within_the_budget(
     modules: int, seconds: int, expected: int, counts: list[Any]
 ) -> None:
-    """Up to 0.4 s in any run; more in a run whose budget covers it."""
+    """Up to 0.55 s in any run; more in a run whose budget covers it."""
     model = nn.Sequential(nn.Linear(4, 4), *[nn.Identity() for _ in range(modules)])
     now = [0]
     meter = FlopMeter(model, [], 0.01, torch.device("cpu"), now_ns=lambda: now[0])
@@ -176,7 +176,7 @@ class Loops(nn.Module):
     """A loop over time: one module, and many operators."""
 
     def forward(self, x: Tensor) -> Tensor:
-        for _ in range(1500):
+        for _ in range(500):
             x = x + 1
         return x
 
@@ -187,7 +187,7 @@ def test_a_count_of_many_more_operators_than_the_modules_promise_is_stopped(coun
     meter = FlopMeter(model, [], 0.01, torch.device("cpu"), now_ns=lambda: now[0])
     call = describe(model, (torch.ones(8, 4),))
     done = []
-    for seconds in (6, 6, 10_000):
+    for seconds in (30, 30, 10_000):
         now[0] = seconds * 10**9
         meter.add_steps(StepCalls((0,), False, 0), [call], warmup=False)
         done.append((len(counts), bool(meter.by_shapes())))
