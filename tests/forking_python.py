@@ -15,7 +15,9 @@ from waiting import LIMIT_S
 SERVER = """
 import array, gc, io, json, os, signal, socket, sys, types
 import torch, torch.utils.data, torch.utils.checkpoint, torch.optim
-import torch._dynamo  # a fake tensor imports it, which takes longer than the rest of a short training
+import importlib.util
+if importlib.util.find_spec("triton") is None:  # in a forked process triton prints what it leaks at exit
+    import torch._dynamo  # a fake tensor imports it, which takes longer than the rest of a short training
 import matplotlib.backends.backend_agg, matplotlib.figure, numpy, pydantic, rich.console, rich.live, rich.table, wrapt
 import yaml
 
