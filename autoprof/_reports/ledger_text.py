@@ -58,7 +58,7 @@ def where_to_begin(summary: Summary) -> str:
     """Phrase the next step of a healthy run: nothing has to be mended, and its longest module has most of the work."""
     longest = _longest(summary)
     if not longest or longest[0][1] < LARGE_SHARE:
-        return "nothing to mend; the work itself may take less in 16 bits, or with torch.compile"
+        return "nothing to mend"
     name = longest[0][0]
     calls = next((row.calls / max(row.steps, 1) for row in summary.rows if row.name == name), 1.0)
     if PARAMETRIZATION in name.replace("/", ".") and calls >= MANY_CALLS:
@@ -88,10 +88,8 @@ def _work(summary: Summary) -> str:
     if summary.work is None or not explained_ns:
         return ""
     rate = f", at {format_flops(summary.work.flops_per_s)}/s" if summary.work.flops_per_s else ""
-    return (
-        f"{format_percent(explained_ns / max(summary.step_mean_ns, 1))} of it is the model's work{rate}: no module "
-        "takes several times as long as its work explains. "
-    )
+    share = format_percent(explained_ns / max(summary.step_mean_ns, 1))
+    return f"{share} of it is explained by the model's work{rate}. "
 
 
 def _largest_unexplained(summary: Summary) -> LedgerEntry:

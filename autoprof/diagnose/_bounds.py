@@ -26,5 +26,5 @@ MANY_OPERATORS: Final = 100
 CAUSE_SHARE: Final = 0.75
 """Fraction of the excess of the long steps that must be in the phases."""
 MIN_REPEATED: Final = 1.5
-"""Backwards for each forward of a module, from which on some of them are repeated: of 8,000 modules of 80 architectures
+"""Backwards of a module for each of its forwards, from which on some are repeated: of 8,000 rows of 80 architectures
 none had more than one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +22,8 @@ GRADIENT_HOOKS: Final = (
 """The advice on a module of which ``ModuleSize.has_hooks``."""
 MEMORY_KINDS: Final = ("allocated_bytes", "rss_bytes")
 """Readings that show growth, the better one first: an allocator counts tensors, the resident set everything."""
+SHARED_NAME: Final = re.compile(r"\*|\d+-\d+|\d+,\d+\.\.\d+")
+"""The part of a name that stands for several modules: ``layers.*``, ``0-3``, ``2,4..18``."""
 LONGEST_STEPS: Final = 8
 """Longest steps kept: enough to recognise a recurring cause."""
 

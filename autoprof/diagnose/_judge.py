@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final
 
 from .._core.plugins import PartKind
-from ..summary import Finding, Summary
+from ..summary import Finding, LedgerEntry, Summary
 from ._claims import settle
 from ._contention import FIRM, MOST_ADDED, QUIET, conditions, contention
 from ._evidence import Evidence
@@ -31,7 +31,11 @@ def find_rules() -> dict[str, Rule]:
 
 def judge(run: Evidence) -> tuple[Finding, ...]:
     """Return the findings by gain, then the abstentions; of a run without a recorded step there are no abstentions."""
-    run = replace(run, costs=row_costs(run))
+    counted = replace(run, costs=row_costs(run))
+    return _judge(counted, build_ledger(counted))
+
+
+def _judge(run: Evidence, ledger: tuple[LedgerEntry, ...]) -> tuple[Finding, ...]:
     rules, steps, used = find_rules(), run.summary.steps, contention(run)
     enough, crowded = steps >= MIN_STEPS, used is not None and used.by_others
     few = abstain("", f"recorded steps ({MIN_STEPS} needed, {steps} so far)", "let the run continue")
@@ -54,7 +58,7 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
         return finding.severity == "info", not first, -(finding.gain_ns or 0)
 
     found.sort(key=key)  # of equal keys in the order of their rules
-    return tuple(settle(found, build_ledger(run), run.summary.step_mean_ns))
+    return tuple(settle(found, ledger, run.summary.step_mean_ns))
 
 
 def _may_be_contention(rule: Rule, finding: Finding) -> bool:
@@ -82,9 +86,11 @@ def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
 
 def diagnose(run: Evidence) -> Summary:
     """Return the summary with its findings, its what-if table, its conditions and the notes on settings."""
-    notes = dict.fromkeys([*run.summary.notes, *setting_notes(run)])  # those of a saved summary are there already
     under = tuple(conditions(run)) if run.summary.steps else ()
-    ledger = build_ledger(replace(run, costs=row_costs(run)))
-    return replace(
-        run.summary, findings=judge(run), ledger=ledger, what_if=what_if(run), notes=tuple(notes), conditions=under
-    )
+    run = replace(run, costs=row_costs(run))
+    ledger = build_ledger(run)
+    found = _judge(run, ledger)
+    named = [one.name for one in found if one.severity != "info"]
+    # Those of a saved summary are there already.
+    notes = tuple(dict.fromkeys([*run.summary.notes, *setting_notes(run, named)]))
+    return replace(run.summary, findings=found, ledger=ledger, what_if=what_if(run), notes=notes, conditions=under)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from .._core.units import format_ms, format_percent
@@ -14,8 +14,8 @@ MIN_SHARE: Final = 0.05
 """Share of the step from which on the calls of a module are worth a note."""
 
 
-def setting_notes(run: Evidence) -> Iterator[str]:
-    """Yield the notes on a run."""
+def setting_notes(run: Evidence, found: Collection[str | None] = ()) -> Iterator[str]:
+    """Yield the notes on a run; a thread of which a finding has the name needs none."""
     environment = run.facts.environment
     threads, cores, ranks = environment.threads or 0, environment.cores or 0, environment.local_ranks or 1
     if environment.device in ("", "cpu") and cores and threads * ranks > cores:
@@ -30,7 +30,7 @@ def setting_notes(run: Evidence) -> Iterator[str]:
             "an optimizer trains a copy of the model: its modules have no rows, because only the model given to "
             "autoprof.instrument is recorded; give it each copy, in a session of its own"
         )
-    for thread in run.facts.threads:
+    for thread in (one for one in run.facts.threads if one.name not in found):
         yield (
             f"thread {thread.name} takes {format_percent(thread.cores)} of a processor: while it runs Python it "
             "holds the interpreter (GIL), and the training thread waits; another process would not"

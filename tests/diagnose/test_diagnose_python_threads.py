@@ -41,12 +41,20 @@ def test_a_real_thread_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "busy" in [one.name for one in monitor.busy()]
 
 
-@pytest.mark.parametrize(("cores", "own", "rule"), [(0.9, 1.1, "python-thread"), (0.9, 1.9, None), (0.1, 1.0, None)])
+@pytest.mark.parametrize(
+    ("cores", "own", "phase", "rule"),
+    [
+        (0.9, 1.1, "forward", "python-thread"),
+        (0.9, 1.9, "forward", None),
+        (0.1, 1.0, "forward", None),
+        (0.9, 1.1, "user", None),
+    ],
+)
 def test_a_thread_that_holds_the_interpreter_while_the_training_thread_waits_is_found(
-    cores: float, own: float, rule: str | None
+    cores: float, own: float, phase: str, rule: str | None
 ) -> None:
-    """Of a process with so many processors in use; a thread that computes beside the training is none."""
-    run = evidence_of({"forward": 60, "backward": 30}, repeat=20)
+    """Of a process with so many processors in use; none where it computes beside the training, or waits in a span."""
+    run = evidence_of({phase: 60, "backward": 30}, repeat=20)
     shares = {"host_cpu_busy": 0.5, "host_cpu_cores": own, "host_cpu_waiting": 0.0}
     metrics = {name: MetricStats(share, share, share, share, 5) for name, share in shares.items()}
     facts = RunFacts(threads=(PythonThread("Reporter", cores),), environment=Environment("cpu", machine_cores=4))

@@ -22,7 +22,7 @@ from autoprof.diagnose._calls import CompileStatistics
 from autoprof.diagnose._environment import Environment
 from autoprof.diagnose.rules import overhead
 from autoprof.diagnose.rules.logging import LOGGING_NAME
-from autoprof.frame import Phase, Span
+from autoprof.frame import BACKWARD_NAME, Phase, Span
 from autoprof.probes.compilations import CompiledFunction
 from autoprof.summary import Excluded, MemoryRow, MetricStats, Summary, Work
 from autoprof.testing import make_frame
@@ -299,14 +299,19 @@ def test_gradients_that_are_reduced_for_each_micro_batch_are_named(reductions: i
     assert ("under model.no_sync()" in finding.next) is advised
 
 
-@pytest.mark.parametrize(("times", "named"), [(7, True), (1, False)])
-def test_a_backward_through_the_graphs_of_earlier_forwards_is_found(times: int, named: bool) -> None:
-    """State that is carried from step to step with its graph: one forward of a cell, and seven backwards."""
+@pytest.mark.parametrize(("times", "passes", "named"), [(7, 1, True), (1, 1, False), (3, 3, False)])
+def test_a_backward_through_the_graphs_of_earlier_steps_is_found(times: int, passes: int, named: bool) -> None:
+    """State that is carried from step to step with its graph: one forward of a cell, and seven backwards in one pass.
+
+    A gradient penalty goes through the graph of a step in each of its passes, and through no other one.
+    """
     aggregate, collector = Aggregate(), EvidenceCollector()
     for number in range(1, 41):
         spans = [Span("cell", "cell", Phase.FORWARD, None, 0, 10 * MS)]
         spans += [Span("cell", "cell", Phase.BACKWARD, None, (10 + 12 * at) * MS, 12 * MS) for at in range(times)]
-        frame = make_frame(spans, step=number, duration_ns=(10 + 12 * times) * MS)
+        ended_ms = 10 + 12 * times
+        spans += [Span(BACKWARD_NAME, None, Phase.BACKWARD, None, (ended_ms + at) * MS, MS) for at in range(passes)]
+        frame = make_frame(spans, step=number, duration_ns=(ended_ms + passes) * MS)
         aggregate.add(frame)
         collector.add(frame)
     finding = finding_of(diagnose(collector.evidence(aggregate.summary(), RunFacts())), "repeated-backward")
@@ -326,7 +331,23 @@ def test_a_backward_for_gradients_that_nothing_uses_is_found(untrained: tuple[st
     assert (finding is not None) is named
     if finding is not None:
         assert (finding.name, finding.gain_ns) == ("block", 30 * MS)
-        assert finding.next.startswith("block.requires_grad_(False)")
+        assert finding.next.startswith("model.get_submodule('block').requires_grad_(False)")
+
+
+def test_a_row_that_trained_modules_share_is_not_one_of_unused_gradients() -> None:
+    """Only the first two of four layers are left out of the optimizer, and all have one row."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 41):
+        spans = [
+            Span("layers.*", f"layers.{at}", phase, None, (20 * at + start) * MS, 10 * MS)
+            for phase, start in ((Phase.FORWARD, 0), (Phase.BACKWARD, 10))
+            for at in range(4)
+        ]
+        frame = make_frame(spans, step=number, duration_ns=80 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    facts = RunFacts(untrained=("layers.0", "layers.1"))
+    assert finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "unused-gradients") is None
 
 
 @pytest.mark.parametrize(("used_mib", "named"), [(10, False), (130, True), (None, True)])

@@ -1,7 +1,7 @@
-"""Rule ``hot-module``: a module takes far longer than its like siblings, or than its part of the arithmetic explains.
+"""Rule ``hot-module``: a module takes far longer than its like siblings, or than its own work explains.
 
 A module that only holds others is the sum of its blocks, and a long module with much arithmetic does its work. So only
-a module's own time counts, and only against others: blocks of the same structure, or the FLOPs of the whole model.
+a module's own time counts, against blocks of the same structure, or against the time that its work should take.
 
 Finds, above a bound:
 
@@ -35,7 +35,7 @@ from ...summary import Finding, Row, SlowestMember
 from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
 from .._bounds import MAX_UNEXPLAINED, MIN_SHARE, NEARLY_ALL, SEVERAL
 from .._contention import SPREAD, is_crowded
-from .._evidence import GRADIENT_HOOKS, RowCost
+from .._evidence import GRADIENT_HOOKS, SHARED_NAME, RowCost
 from .._long_steps import collection_cause, is_named_elsewhere
 from .._python_threads import BUSY_CORES
 from .._thresholding import rare_evidence, rare_time, share_evidence
@@ -62,9 +62,7 @@ IN_PIECES: Final = (
     "torch.func.vmap, nn.LSTM or nn.GRU for a cell), or compile the loop"
 )
 
-_SHARED: Final = re.compile(r"\*|\d+-\d+|\d+,\d+\.\.\d+")
-"""The part of a name that stands for several modules."""
-_NUMBER: Final = re.compile(rf"{_SHARED.pattern}|\d+")
+_NUMBER: Final = re.compile(rf"{SHARED_NAME.pattern}|\d+")
 _OWNED: Final = {Phase.DATA, Phase.H2D, Phase.COMM, Phase.OPTIMIZER}
 """Phases with a rule of their own."""
 
@@ -306,7 +304,7 @@ def _is_alike(run: Evidence, held: Mapping[str | None, int | None], hot: OwnTime
 
 def _members(one: OwnTime) -> int:
     """Return how many modules share a row, ``layers.*`` or ``0-5``, by the calls of a step; 1 for a row of its own."""
-    return max(round(one.row.calls / max(one.row.steps, 1)), 1) if _SHARED.search(one.name) else 1
+    return max(round(one.row.calls / max(one.row.steps, 1)), 1) if SHARED_NAME.search(one.name) else 1
 
 
 def _slow_members(run: Evidence) -> Iterator[SlowSibling]:

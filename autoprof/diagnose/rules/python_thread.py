@@ -8,6 +8,8 @@ Finds, above a bound:
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..._core.units import format_percent
 from ..._stats.intervals import Interval
 from ...frame import Phase
@@ -16,17 +18,20 @@ from .. import Evidence, ExceededBound, Experiment, Rule, threshold_time
 from .._contention import contention
 from .._python_threads import BUSY_CORES
 
+OUTSIDE: Final = (Phase.DATA, Phase.H2D, Phase.COMM, Phase.USER, Phase.OTHER)
+"""Phases in which the training thread may wait for something else than the interpreter."""
+
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the time in which the training thread waits for nothing else, beside a thread that computes."""
     threads = [thread for thread in run.facts.threads if thread.cores >= BUSY_CORES]
     used = contention(run)
-    if not threads or used is None:
-        return None
+    if not threads or used is None or run.summary.clock == "device":
+        return None  # a thread that waits for a device does not compute either
     # The other threads of the process at least compute for the rest of the time of its processors.
     computing = max(used.own - sum(thread.cores for thread in run.facts.threads), 0.0) + (used.waiting or 0.0)
     phases, whole = run.summary.phases, max(run.summary.total_step_ns, 1)
-    waits = sum(phases.get(phase, 0) for phase in (Phase.DATA, Phase.H2D, Phase.COMM, Phase.OTHER)) / whole
+    waits = sum(phases.get(phase, 0) for phase in OUTSIDE) / whole
     lost_ns = (1 - computing - waits) * run.summary.step_mean_ns
     found = threshold_time("python-thread", run, Interval.exact(max(lost_ns, 0.0)), max(lost_ns, 0.0))
     if not isinstance(found, ExceededBound):

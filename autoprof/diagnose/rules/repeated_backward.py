@@ -1,26 +1,31 @@
-"""Rule ``repeated-backward``: backward goes through graphs of earlier forwards again.
+"""Rule ``repeated-backward``: backward goes through the graphs of earlier steps again.
+
+A backward pass goes through each forward of its step once at most, also for a gradient penalty or several losses. What
+runs more often than the forwards and passes of a step allow belongs to other steps.
 
 Finds, above a bound:
 
-- modules whose backward runs more often than their forward, because state is carried from step to step with its graph,
-  or ``loss.backward()`` is called for several losses of one forward: 1.5 x, and 10 % of the step more.
+- modules whose backward runs more often than once for each forward and each backward pass of a step, because state is
+  carried from step to step with its graph: 1.5 x, and 10 % of the step more.
 """
 
 from __future__ import annotations
 
 from ..._core.units import format_count
 from ..._stats.intervals import Interval
-from ...frame import Phase
+from ...frame import BACKWARD_NAME, Phase
 from ...summary import Finding, Row
 from .. import Evidence, ExceededBound, Experiment, Rule, threshold_time
 from .._bounds import MIN_REPEATED
 
 
 def judge(run: Evidence) -> Finding | None:
-    """Judge the backward beyond one for each forward, by counts of calls."""
+    """Judge the backward beyond one for each forward and each pass, by counts of calls."""
+    backward = run.rows.get(Phase.BACKWARD, [])
+    passes = sum(row.calls for row in backward if row.name == BACKWARD_NAME) / max(run.summary.steps, 1)
     forward = {row.name: row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None}
-    repeated = [row for row in run.rows.get(Phase.BACKWARD, []) if _times(forward, row) >= MIN_REPEATED]
-    if not repeated:
+    repeated = [row for row in backward if _times(forward, row) >= MIN_REPEATED * max(passes, 1.0)]
+    if not repeated or not passes:
         return None
     parts = [(1 - 1 / _times(forward, row), run.self_time([row])) for row in repeated]
     excess = Interval(*(sum(part * time[at] for part, time in parts) for at in range(3)))
@@ -31,9 +36,9 @@ def judge(run: Evidence) -> Finding | None:
     longest = max(repeated, key=lambda row: row.self_ns)
     return found.finding(
         f"the backward of {longest.name} runs {format_count(_times(forward, longest))} times for each of its forwards: "
-        f"it goes through the graphs of earlier ones again, {found}",
+        f"it goes through the graphs of earlier steps again, {found}",
         "detach the state that a step passes to the next one (state = state.detach()), and call backward() without "
-        "retain_graph=True; of several losses call it once, for their sum",
+        "retain_graph=True",
         name=longest.name,
         evidence={"times": round(_times(forward, longest), 2)},
     )

@@ -11,27 +11,35 @@ from __future__ import annotations
 from ..._core.names import enumerate_names
 from ..._core.units import format_ms
 from ...frame import Phase
-from ...summary import Finding
+from ...summary import Finding, Row
 from .. import Evidence, ExceededBound, Experiment, Rule, threshold_rows
+from .._evidence import SHARED_NAME
 
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the backward of modules whose parameters were not updated."""
-    within = tuple(f"{fqn}." for fqn in run.facts.untrained)
-    rows = [row for row in run.rows.get(Phase.BACKWARD, []) if row.fqn is not None and f"{row.fqn}.".startswith(within)]
+    untrained = run.facts.untrained
+    rows = [row for row in run.rows.get(Phase.BACKWARD, []) if any(_is_within(row, fqn) for fqn in untrained)]
     found = threshold_rows("unused-gradients", run, rows) if rows else None
     if not isinstance(found, ExceededBound):
         return found
-    names = enumerate_names(run.facts.untrained)
+    names = enumerate_names(untrained)
     return found.finding(
         f"the backward of {names} takes {found}, for gradients of parameters that no optimizer updates: at least "
         f"half of it, {format_ms(found.mean_ns / 2)}, computes them",
-        f"{run.facts.untrained[0]}.requires_grad_(False), before the optimizer is made; and call it under "
-        "torch.no_grad() where no trained layer comes before it. To train them, give them to an optimizer",
-        name=run.facts.untrained[0],
+        f"model.get_submodule({untrained[0]!r}).requires_grad_(False), before the optimizer is made; and call it under "
+        "torch.no_grad() where no trained layer comes before it. To train it, give its parameters to an optimizer",
+        name=max(rows, key=lambda row: row.total_ns).name,
         gain_ns=found.mean_ns / 2,
-        evidence={"modules": list(run.facts.untrained[:8])},
+        evidence={"modules": list(untrained[:8])},
     )
+
+
+def _is_within(row: Row, fqn: str) -> bool:
+    """Return whether all modules of a row lie in this one: of a name that several share, the part before is theirs."""
+    parts = row.name.split("/")
+    shared = next((at for at, part in enumerate(parts) if SHARED_NAME.search(part)), len(parts))
+    return row.fqn is not None and f"{row.fqn}.".startswith(f"{fqn}.") and fqn.count(".") < shared
 
 
 RULE = Rule(
