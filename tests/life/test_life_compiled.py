@@ -429,4 +429,5 @@ def test_no_frame_of_ours_is_compiled(
     finally:
         handle.remove()
     assert compiled
-    assert not [name for name in compiled if "/autoprof/" in name.replace(os.sep, "/")]
+    ours = os.path.dirname(autoprof.__file__) + os.sep  # a clone may lie in a folder of this name
+    assert not [name for name in compiled if name.startswith(ours)]
