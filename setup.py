@@ -1,4 +1,4 @@
-"""Build the extension in C. pyproject.toml has the rest; setuptools calls its own way to declare one experimental."""
+"""Build the extension in C, and list the packages. pyproject.toml has the rest."""
 
 import runpy
 import sys
@@ -6,7 +6,7 @@ import sysconfig
 from glob import glob
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 
 MARKS = "autoprof/_capture/marks"
 source_hash = runpy.run_path(f"{MARKS}/source_hash.py")["source_hash"](Path(MARKS))
@@ -18,6 +18,9 @@ if sys.platform == "win32":
     sys.exit("autoprof does not support Windows: use it on Linux (WSL 2 on Windows) or macOS")
 
 setup(
+    # ``autoprof demo`` works from a wheel too: the example is a package of it there.
+    packages=[*find_packages(include=["autoprof*"]), "autoprof.demo"],
+    package_dir={"autoprof.demo": "examples/demo"},
     ext_modules=[
         Extension(
             "autoprof._capture.marks._c",
@@ -26,5 +29,5 @@ setup(
             define_macros=[("SOURCE_HASH", f'"{source_hash}"')],
             optional=True,  # without a compiler or the headers of Python, saved runs can still be read
         )
-    ]
+    ],
 )

@@ -255,7 +255,7 @@ def reference_workload(size: str, *, checkpoint: bool) -> Model:
     """Return the demo's model."""
 
     def build() -> Built:
-        from autoprof.demo.losses import deblurring_loss
+        from examples.demo.losses import deblurring_loss
 
         from .workloads import reference_model
 

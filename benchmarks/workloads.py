@@ -89,8 +89,8 @@ def tiny_layers(device: torch.device, size: str = "", *, layers: int = TINY_LAYE
 
 def reference_model(size: str, *, checkpoint: bool) -> tuple[nn.Module, tuple[int, ...], tuple[int, ...]]:
     """Return the demo's model, and the shapes of its frames and of its spikes."""
-    from autoprof.demo.model import VRTWithSpike
-    from autoprof.demo.presets import PRESETS
+    from examples.demo.model import VRTWithSpike
+    from examples.demo.presets import PRESETS
 
     preset = PRESETS[size]
     shape = replace(preset.model, use_checkpoint_attn=checkpoint, use_checkpoint_ffn=checkpoint)
@@ -102,7 +102,7 @@ def reference(device: torch.device, size: str = "small", *, checkpoint: bool = T
     """Return the demo's model and step, with the demo's own configuration."""
     import yaml
 
-    from autoprof.demo.losses import deblurring_loss
+    from examples.demo.losses import deblurring_loss
 
     model, frames, spikes = reference_model(size, checkpoint=checkpoint)
     model.to(device)

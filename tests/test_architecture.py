@@ -38,7 +38,7 @@ ROOMS = {
     "metrics": "_metrics",
     "sinks": "sinks",
     "session": "_session",
-    "tools": "compare logs testing demo doctor",
+    "tools": "compare logs testing doctor",
     "frontends": "_launch integrations compat",
     "cli": "cli __main__",
 }
@@ -200,7 +200,7 @@ def test_a_session_without_a_written_configuration_loads_no_parser(tmp_path: Pat
     assert found.stderr.strip() == "[]"
 
 
-TOOLS = ("cli", "compare", "compat", "demo", "doctor", "logs")
+TOOLS = ("cli", "compare", "compat", "doctor", "logs")
 """Rooms that no step of a training runs."""
 IMPORTS_MASKED_ARRAYS = {"median", "percentile", "quantile", "nanmedian", "nanpercentile", "nanquantile", "unique"}
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ._common import add_command
 
 
+def _import_demo(module: str = "") -> Any:
+    """Import the demo or a module of it: a clone has it in its folder ``examples``, a wheel inside the package."""
+    is_clone = (Path(__file__).resolve().parents[2] / "examples" / "demo").is_dir()
+    return import_module(f"{'examples' if is_clone else 'autoprof'}.demo{module}")
+
+
 def add(commands: Any) -> None:
     """Add the command to the parser."""
-    from ..demo.presets import PRESETS
-
+    sizes = tuple(_import_demo(".presets").PRESETS)
     parser = add_command(
         commands,
         "demo",
@@ -23,7 +29,12 @@ def add(commands: Any) -> None:
             "autoprof demo --size tiny --steps 63": "a smaller model",
         },
     )
-    parser.add_argument("--size", choices=tuple(PRESETS), default="small", help="model and clips (default: small)")
+    parser.add_argument(
+        "--size",
+        choices=sizes,
+        default="small",
+        help="model and clips (default: small)",
+    )
     parser.add_argument("--steps", type=_positive, help="training steps (default: chosen by the size)")
     parser.add_argument("--device", default="cpu", help="where to train: cpu, cuda, cuda:1, … (default: cpu)")
     parser.add_argument("--config", type=Path, help="configuration file (default: autoprof's vrt_spike.yaml)")
@@ -38,6 +49,4 @@ def _positive(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
-    from ..demo import run as run_demo
-
-    return run_demo(arguments)
+    return int(_import_demo().run(arguments))

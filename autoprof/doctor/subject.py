@@ -9,11 +9,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..errors import AutoprofError, nearest
 
@@ -86,19 +87,23 @@ def load_subject(model: str, *, option: str = "--model") -> Subject:
     return Subject(model, parts[0], batch, loss)
 
 
-def reference_subject() -> Subject:
-    """Return the smallest reference model, with checkpointing and a random clip: it needs no photographs."""
-    from ..demo.losses import deblurring_loss
-    from ..demo.model import VRTWithSpike
-    from ..demo.presets import PRESETS
+class _Reference(nn.Module):
+    """Attention and dropout whose activations are computed again in the backward pass."""
 
-    preset = PRESETS["tiny"]
-    config = replace(preset.model, use_checkpoint_attn=True, use_checkpoint_ffn=True)
-    model = VRTWithSpike(config)
-    rgb = torch.rand(1, config.frames, 3, preset.crop, preset.crop)
-    spike = torch.rand(1, config.frames, config.spike_bins, preset.crop, preset.crop)
-    sharp = torch.rand_like(rgb)
-    return Subject("the built-in reference model", model, (rgb, spike), lambda output: deblurring_loss(output, sharp))
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(8, 16)
+        self.block = nn.TransformerEncoderLayer(16, nhead=2, dim_feedforward=32, batch_first=True)
+        self.head = nn.Linear(16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(checkpoint(self.block, self.embed(x), use_reentrant=False))
+        return out
+
+
+def reference_subject() -> Subject:
+    """Return a small model with attention, dropout and activation checkpointing."""
+    return Subject("the built-in reference model", _Reference(), torch.rand(2, 4, 8))
 
 
 def users_line(error: BaseException) -> str:

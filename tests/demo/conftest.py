@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.utils.data import default_collate
 
-from autoprof.demo.data import BlurredClips, Clip, load_photographs
-from autoprof.demo.model import VRTWithSpike
-from autoprof.demo.presets import PRESETS
+from examples.demo.data import BlurredClips, Clip, load_photographs
+from examples.demo.model import VRTWithSpike
+from examples.demo.presets import PRESETS
 
 
 @pytest.fixture(autouse=True)

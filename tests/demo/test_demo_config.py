@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 
 import autoprof
-from autoprof.demo.model import VRTWithSpike
-from autoprof.demo.presets import PRESETS
 from autoprof.sinks import load_config
+from examples.demo.model import VRTWithSpike
+from examples.demo.presets import PRESETS
 
-SHIPPED = (files("autoprof.demo") / "vrt_spike.yaml").read_text(encoding="utf-8")
+SHIPPED = (files("examples.demo") / "vrt_spike.yaml").read_text(encoding="utf-8")
 
 
 def test_both_copies_have_the_same_content() -> None:

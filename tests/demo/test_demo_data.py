@@ -7,9 +7,9 @@ import sys
 import pytest
 import torch
 
-from autoprof.demo.data import BlurredClips, load_photographs
-from autoprof.demo.presets import PRESETS
 from autoprof.errors import MissingExtra
+from examples.demo.data import BlurredClips, load_photographs
+from examples.demo.presets import PRESETS
 
 TINY = PRESETS["tiny"]
 

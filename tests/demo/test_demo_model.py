@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from autoprof.demo.data import Clip
-from autoprof.demo.losses import deblurring_loss
-from autoprof.demo.model import VRTWithSpike
-from autoprof.demo.spike import SpikeEncoder3D, SpikeTemporalSA
+from examples.demo.data import Clip
+from examples.demo.losses import deblurring_loss
+from examples.demo.model import VRTWithSpike
+from examples.demo.spike import SpikeEncoder3D, SpikeTemporalSA
 
 Build = Callable[..., VRTWithSpike]
 

@@ -11,12 +11,12 @@ import torch
 
 import autoprof
 from autoprof.cli import make_parser
-from autoprof.demo import run
-from autoprof.demo.data import Clip
-from autoprof.demo.losses import deblurring_loss
-from autoprof.demo.model import VRTWithSpike
-from autoprof.demo.train import train
 from autoprof.errors import AutoprofError
+from examples.demo import run
+from examples.demo.data import Clip
+from examples.demo.losses import deblurring_loss
+from examples.demo.model import VRTWithSpike
+from examples.demo.train import train
 
 
 def parse(*words: str) -> argparse.Namespace:

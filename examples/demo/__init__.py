@@ -1,13 +1,14 @@
 """The reference workload, as the command ``autoprof demo``: train a small ``VRTWithSpike`` and profile it.
 
-Importing this package is cheap; torch's heavy parts, scikit-image and the model are loaded by ``run``.
+It is ``examples.demo`` in a clone, and ``autoprof.demo`` in an installed wheel. Importing it is cheap; torch's heavy
+parts, scikit-image and the model are loaded by ``run``.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from importlib.resources import as_file, files
+from pathlib import Path
 
 __all__ = ["run"]
 
@@ -27,8 +28,7 @@ def run(args: argparse.Namespace) -> int:
         allowed = "cpu" + "".join(f", cuda:{i}" for i in range(torch.cuda.device_count()))
         reason = str(error).splitlines()[0]
         raise AutoprofError(f"autoprof demo: --device {args.device}: {reason}; allowed here: {allowed}") from error
-    with as_file(files(__name__) / "vrt_spike.yaml") as packaged:
-        config = load_config(args.config or packaged)
+    config = load_config(args.config or Path(__file__).with_name("vrt_spike.yaml"))
     if args.output is not None:
         config = config.model_copy(update={"output": args.output})
     began = time.perf_counter()
