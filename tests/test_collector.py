@@ -44,14 +44,14 @@ def test_an_exception_that_cuts_the_end_short_leaves_it_running(monkeypatch: pyt
     def strike(number: int, frame: object) -> None:
         raise TimeoutError("the user's limit")
 
-    enable, left = gc.enable, [signal.SIGALRM]
+    enable, left = gc.enable, [signal.SIGTERM]
 
     def late() -> None:
         if left:
             signal.raise_signal(left.pop())
         enable()
 
-    before = signal.signal(signal.SIGALRM, strike)
+    before = signal.signal(signal.SIGTERM, strike)
     try:
         with open_session(nn.Identity(), QUIET, clock=HostClock()) as session:
             monkeypatch.setattr("autoprof._process.gc_paused.gc.enable", late)
@@ -60,4 +60,4 @@ def test_an_exception_that_cuts_the_end_short_leaves_it_running(monkeypatch: pyt
                 session.summary()
             assert gc.isenabled()
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGTERM, before)

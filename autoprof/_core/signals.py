@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from threading import get_ident, main_thread
 from types import CodeType, FrameType, TracebackType
@@ -15,18 +15,8 @@ from typing import Any, Final
 # The functions of ``signal`` turn numbers into enums: 2 to 3 µs each where these take 0.03 and 0.2, twice in each step.
 from _signal import getsignal, signal as set_handler  # type: ignore[import-not-found]  # isort: skip
 
-DEFERRED: Final = tuple(
-    int(getattr(signal, name))
-    for name in (
-        "SIGINT", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGVTALRM", "SIGPROF",
-        "SIGCHLD",
-    )
-    if hasattr(signal, name)
-)  # fmt: skip
-"""Ctrl-C, the signals of time limits, those of an end, and SIGCHLD, on which a ``DataLoader`` reports that a worker has
-died: their handlers raise exceptions that a program survives."""
-_MERGED: Final = getattr(signal, "SIGCHLD", None)
-"""A signal of which a second one waits too: workers die together, and no person sends it to a block that hangs."""
+DEFERRED: Final = (int(signal.SIGINT), int(signal.SIGTERM))
+"""Ctrl-C, and the signal that asks for an end: their handlers raise exceptions that a program survives."""
 NOT_DEFERRED: Final[list[Any]] = []
 """Handlers of autoprof's own that wait for the end of its work themselves."""
 _Handler = Callable[[int, FrameType | None], Any]
@@ -96,7 +86,7 @@ class DeferSignals:
         handler = self._handlers.get(number)
         if number not in self._came:
             self._came.append(number)
-        elif handler is not None and number != _MERGED:
+        elif handler is not None:
             handler(number, frame)
 
 
@@ -107,37 +97,6 @@ def _handle(numbers: list[int], handlers: Mapping[int, _Handler], frame: FrameTy
     finally:
         if numbers[1:]:
             _handle(numbers[1:], handlers, frame)
-
-
-@contextmanager
-def own_children() -> Iterator[None]:
-    """Start and await children in this block of which the program's handler of SIGCHLD learns nothing.
-
-    It is called at the end where a child of the program's has ended meanwhile: one that was not waited for.
-    """
-    number = int(getattr(signal, "SIGCHLD", 0))
-    handler = getsignal(number) if number and get_ident() == main_thread().ident else None
-    if not callable(handler) or not is_pythons(number):
-        yield
-        return
-    set_handler(number, _nothing)
-    try:
-        yield
-    finally:
-        set_handler(number, handler)
-        if _child_waits():
-            signal.raise_signal(number)
-
-
-def _child_waits() -> bool:
-    """Return whether a child has ended or stopped and was not waited for; True where the system cannot say."""
-    try:
-        options = os.WEXITED | os.WSTOPPED | os.WCONTINUED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_ALL, 0, options) is not None
-    except ChildProcessError:
-        return False
-    except (AttributeError, OSError):  # macOS has none before Python 3.13
-        return True
 
 
 def is_pythons(number: int) -> bool:

@@ -11,7 +11,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .._core.signals import own_children
 from ..errors import OutputError, nearest
 from ..frame import Phase
 from .text import cells, elide, wrap
@@ -69,8 +68,7 @@ def styled() -> Iterator[None]:
 @lru_cache(maxsize=1)
 def _font_families() -> tuple[str, ...]:
     """Return matplotlib's own font, and the installed ones that have CJK characters."""
-    with own_children():  # without its list of fonts, matplotlib asks a program for them
-        from matplotlib.font_manager import fontManager
+    from matplotlib.font_manager import fontManager
 
     installed = {font.name for font in fontManager.ttflist}
     return ("DejaVu Sans", *(name for name in _CJK_FONTS if name in installed))
