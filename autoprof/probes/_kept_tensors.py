@@ -1,21 +1,20 @@
 """Find the variables that keep more tensors, or longer autograd graphs, as the run goes on.
 
-A variable that grows at each look is named with the line that adds to it. The variables are those of the functions
-that run now and of the program's modules, and whatever they lead to: attributes, elements, cells of closures.
+A variable that grows at each look is named with the function or class that holds it. The variables are those of the
+functions that run now and of the program's modules, and whatever they lead to: attributes, elements, cells of closures.
 """
 
 from __future__ import annotations
 
-import dis
 import gc
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import _lru_cache_wrapper, lru_cache
+from functools import _lru_cache_wrapper
 from heapq import heappop, heappush
-from itertools import chain, islice
+from itertools import islice
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Final, Literal, NamedTuple
 
@@ -35,7 +34,6 @@ FIRST_ELEMENTS: Final = (8, 32, 64)
 _PLAIN: Final = {int, float, str, bytes, complex, bool, type(None)}
 _ROLES: Final = torch.Tensor, dict, list, tuple, set, deque, _lru_cache_wrapper, Module, Optimizer, FunctionType
 """The classes whose objects are looked at, beside the program's own."""
-_ADDING: Final = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put"})
 _OTHERS: Final = {*sys.stdlib_module_names, "torch", "numpy", "autoprof"}
 """Packages whose modules are not looked at, without a look at their files."""
 MIN_GROWTH: Final = 4
@@ -46,7 +44,7 @@ Kind = Literal["graph", "tensors"]
 
 @dataclass(frozen=True, slots=True)
 class KeptTensors:
-    """A variable that grows: its name, the line that adds to it, and its size."""
+    """A variable that grows: its name, the first line of the function or class that holds it, and its size."""
 
     variable: str
     file: str
@@ -119,9 +117,8 @@ class KeptTensorsProbe:
 
     def growing(self) -> tuple[KeptTensors, ...]:
         """Return the variables that have grown at each look, the largest first."""
-        modules = tuple(self._modules)
         grown = sorted((one.kept for one in self._seen.values() if one.grows), key=lambda one: -one.size)[:3]
-        return tuple(KeptTensors(one.key[0], *_line_of(one.key, modules), one.kind, one.size) for one in grown)
+        return tuple(KeptTensors(one.key[0], *_place_of(one.key), one.kind, one.size) for one in grown)
 
     def _roots(self, frame: FrameType | None) -> Iterator[_Place]:
         """Yield the variables of the program's functions that run, and of its modules, sought when there are more."""
@@ -249,60 +246,13 @@ def _graph_age(root: Any) -> int:
     return int(newest - oldest)
 
 
-def _codes_in(variables: Mapping[str, Any]) -> Iterator[CodeType]:
-    """Yield the code of the program's functions among variables, and of those inside them."""
-    functions = [getattr(one, "__wrapped__", one) for one in list(variables.values()) if type(one) is FunctionType]
-    codes = [one.__code__ for one in functions if type(one) is FunctionType]
-    return _with_inner(code for code in codes if file_owner(code.co_filename) == "user")
+def _place_of(key: _Key) -> tuple[str, int]:
+    """Return the file and the first line of the function whose variable it is, or of its class's ``__init__``.
 
-
-def _with_inner(codes: Iterable[CodeType]) -> Iterator[CodeType]:
-    for code in codes:
-        yield code
-        yield from _with_inner(one for one in code.co_consts if isinstance(one, CodeType))
-
-
-@lru_cache(64)
-def _line_of(key: _Key, modules: Iterable[str]) -> tuple[str, int]:
-    """Return the file and the line that adds to a variable, or sets it, or defines the cached function; else line 0.
-
-    The function or class that holds it comes first, then any that has it from elsewhere: of the file, and of others.
+    Of a module's variable, and of an object of another package, there is the file alone: its line is 0.
     """
-    variable, file, source = key[0].rpartition(".")[2], *key[1:]
-    if isinstance(source, CodeType) and source.co_name == variable:
-        return source.co_filename, source.co_firstlineno
-    codes = [_codes_in(vars(kind)) for kind in source.__mro__] if isinstance(source, type) else []
-    own = [*_with_inner([source] if isinstance(source, CodeType) else []), *chain(*codes)]
-    spaces = [vars(module) for module in map(sys.modules.get, modules) if module is not None]
-    spaces.sort(key=lambda space: space.get("__file__") != file)
-    classes = (vars(kind) for space in spaces for kind in list(space.values()) if isinstance(kind, type))
-    for code in chain(own, (code for space in chain(spaces, classes) for code in _codes_in(space))):
-        received = variable in (*code.co_varnames[: code.co_argcount], *code.co_names, *code.co_freevars)
-        if (received or code in own) and (line := _lines(code, variable)[0]):
-            return code.co_filename, line
-    return next(((code.co_filename, line) for code in own if (line := _lines(code, variable)[1])), (file, 0))
-
-
-def _lines(code: CodeType, variable: str) -> tuple[int, int]:
-    """Return the lines of a function that add to a variable, and set it.
-
-    A line adds with ``total = total + …``, ``kept.append(…)``, ``kept["a"].append(…)``, or ``kept[key] = …``.
-    """
-    starts, line = dict(dis.findlinestarts(code)), code.co_firstlineno
-    loaded: set[int] = set()
-    setting = line if variable in code.co_varnames[: code.co_argcount] else 0
-    adding = height = 0  # of the stack from the variable on: at 2, with a key, an item of it is stored
-    for instruction in dis.get_instructions(code):
-        line = starts.get(instruction.offset) or line
-        operation, value = instruction.opname, instruction.argval
-        names = value if isinstance(value, tuple) else (value,)
-        if operation.startswith("LOAD_") and operation != "LOAD_CONST" and variable in names:
-            loaded.add(line)
-            height = len(names) - names.index(variable)
-            continue
-        if height and line in loaded and (value in _ADDING if operation != "STORE_SUBSCR" else height == 2):
-            adding = line
-        if operation.startswith("STORE_") and variable in names:
-            setting, adding = line, line if line in loaded else adding
-        height = height and max(height + dis.stack_effect(instruction.opcode, instruction.arg, jump=False), 0)
-    return adding, setting
+    _, file, source = key
+    code = source if isinstance(source, CodeType) else getattr(getattr(source, "__init__", None), "__code__", None)
+    if code is None or file_owner(code.co_filename) != "user":
+        return file, 0
+    return code.co_filename, code.co_firstlineno

@@ -4,7 +4,7 @@ Finds, above a bound:
 
 - the smallest reading of each third of the run rises and keeps rising to the end, in resident memory also beyond what
   allocators take at first. So does the line through all readings, and resident memory raises the process's peak as
-  well. The variable that grows is named, with its line: 5 % and 16 MiB.
+  well. The variable that grows is named, with the function that holds it: 5 % and 16 MiB.
 """
 
 from __future__ import annotations

@@ -739,7 +739,7 @@ def record_curves(curves: dict[str, list[Tensor]], number: int) -> None:
     curves["train/loss" if number % 4 else "train/logits"].append(mebibyte())
 
 
-@program("defects", "a dictionary of lists, of which each step extends one by a MiB: variable and line are named")
+@program("defects", "a dictionary of lists, of which each step extends one by a MiB: the variable is named")
 def curves_in_a_dictionary() -> Judge:
     model = two_layers()
     optimizer = sgd(model)
@@ -748,7 +748,7 @@ def curves_in_a_dictionary() -> Judge:
     for number, batch in enumerate(clocked_steps(batches(160))):
         train_step(model, optimizer, batch)
         record_curves(curves, number)
-    return Judge(session).steps().finds("memory-growth", r"curves|train/l", at("record_curves"))
+    return Judge(session).steps().finds("memory-growth", r"curves|train/l")
 
 
 def make_tracker() -> Callable[[], int]:
@@ -762,7 +762,7 @@ def make_tracker() -> Callable[[], int]:
     return track_one
 
 
-@program("defects", "a list in a closure that only the inner function knows: variable and line are named")
+@program("defects", "a list in a closure that only the inner function knows: variable and function are named")
 def list_in_a_closure() -> Judge:
     model = two_layers()
     optimizer = sgd(model)
@@ -780,7 +780,7 @@ def remember_gradients(optimizer: torch.optim.Optimizer) -> None:
     optimizer.param_groups[0].setdefault("past_gradients", []).append(mebibyte())
 
 
-@program("defects", "a list in the optimizer's param_groups gets a MiB in each step: it is named with its line")
+@program("defects", "a list in the optimizer's param_groups gets a MiB in each step: it is named")
 def list_in_parameter_groups() -> Judge:
     model = two_layers()
     optimizer = sgd(model)
@@ -790,7 +790,7 @@ def list_in_parameter_groups() -> Judge:
         remember_gradients(optimizer)
 
     judge = judge_loop(model, step, 160, optimizer).steps()
-    return judge.finds("memory-growth", "past_gradients|param_groups", at("remember_gradients"))
+    return judge.finds("memory-growth", "past_gradients|param_groups")
 
 
 # healthy programs
