@@ -1,4 +1,4 @@
-"""Deep captures during a run: of chosen steps, once when the report has a verdict, and when one is requested."""
+"""Deep captures during a run: of chosen steps, and when one is requested."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._core.failures import contain, describe
 from .._core.units import count
-from .._reports.card import verdict, verdict_line
-from ..summary import Summary
 from .capture import MAX_STEPS, Capture, make_options
 
 if TYPE_CHECKING:
@@ -32,7 +29,6 @@ class ScheduledCaptures:
         *,
         targets: Iterable[Target],
         reserve: Callable[[int, int], None],
-        summary: Callable[[], Summary],
         warn: Callable[[str], None],
         take_request: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -40,29 +36,22 @@ class ScheduledCaptures:
         self._rank = rank
         self._targets = tuple(targets)
         self._reserve = reserve
-        self._summary = summary
         self._warn = warn
         self._take_request = take_request
-        self._windows = [wanted.window_of_steps] if wanted is not None and wanted.window_of_steps else []
-        self._awaits_verdict = wanted is not None and wanted.on == "verdict"
-        self._recorded = 0
-        # Recorded steps before the first check for a verdict; each further check waits for twice as many.
-        self._next_check = 16
+        self._window = (0, -1) if wanted is None else (wanted.steps[0], wanted.steps[-1])
+        """The first and the last of the chosen steps; the first is after the last where there are none."""
         self._open: Capture | None = None
         self._last = 0
         self._process = os.getpid()
 
     def begin(self) -> None:
         """Reserve the steps. Called once, at set-up."""
-        for first, last in self._windows:
+        first, last = self._window
+        if last >= first:
             self._reserve(first, last - first + 2)
 
     def step_begins(self, step: int) -> bool:
         """Begin or end a capture before this step; return whether the step is excluded from the statistics."""
-        self._recorded += 1
-        if self._awaits_verdict and self._open is None and self._recorded >= self._next_check:
-            with contain(self._warn_of):
-                self._check_verdict(step)
         excluded = False
         if self._open is not None and step > self._last:
             self._end()
@@ -77,29 +66,16 @@ class ScheduledCaptures:
     def close(self) -> None:
         """End an open capture."""
         if os.getpid() == self._process:
-            self._windows, self._awaits_verdict = [], False
+            self._window = 0, -1
             self._end()
-
-    def _check_verdict(self, step: int) -> None:
-        # Steps that are captured after a verdict.
-        steps = 3
-        self._next_check = 2 * self._recorded
-        summary = self._summary()
-        if verdict(summary) is None:
-            return
-        self._awaits_verdict = False
-        first, last = step + 1, step + steps
-        self._windows.append((first, last))
-        self._reserve(first, steps + 1)
-        self._warn(f"the verdict is {verdict_line(summary, gain=False)}: a deep capture of steps {first} to {last}")
 
     def _begin_due(self, step: int) -> None:
         """Begin the capture of a chosen step, or that of a request."""
         # Steps that are captured on request.
         steps = 2
-        last = max((last for first, last in self._windows if first <= step <= last), default=0)
-        if last:
-            self._windows = [window for window in self._windows if not window[0] <= step <= window[1]]
+        first, last = self._window
+        if first <= step <= last:
+            self._window = 0, -1
             self._begin(step, last, "")
         elif self._take_request() and self._begin(step, step + steps - 1, "flight_"):
             self._reserve(step, steps + 1)
@@ -123,6 +99,3 @@ class ScheduledCaptures:
                 f"{made.files[0].name} has {count(len(made.steps), 'step')} from step {made.steps[0]} on; their times "
                 "include the cost of recording, so they are excluded from the statistics"
             )
-
-    def _warn_of(self, error: Exception) -> None:
-        self._warn(f"deep: {describe(error)}")

@@ -357,8 +357,8 @@ class _Builder:
         unseen = UnseenModules(self._recorder, self._model, self._selection, self._graphs, self._notes)
         self._attached.add(keep_calls().remove)
         self._attached.add(around_compiler(lambda: None, unseen.compiled).remove)
-        if self._settings.compile in ("inside", "names"):
-            self._attached.add(self._graphs.follow(again=self._settings.compile == "names").remove)
+        if self._settings.compile == "inside":
+            self._attached.add(self._graphs.follow().remove)
         else:
             self._graphs.reasons.setdefault(f"the configuration has compile: {self._settings.compile}")
         calls = CompiledCalls([(node.inner, node.module) for node in walk(self._model)], unwrap, unseen.found)
@@ -448,7 +448,6 @@ class _Builder:
             folder.rank,
             targets=self._named,
             reserve=self._sampler.reserve,
-            summary=pipeline.summarizer.summary,
             warn=warn,
             take_request=(lambda: False) if flight is None else flight.take_request,
         )

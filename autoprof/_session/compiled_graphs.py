@@ -13,7 +13,7 @@ from torch import nn
 
 from .._capture.graphs.generated import GeneratedCode
 from .._capture.graphs.kernels import Kernel, Path, without_calls
-from .._capture.graphs.naming import CompiledGraph, Root, compile_again, follow_graphs
+from .._capture.graphs.naming import CompiledGraph, Root, follow_graphs
 from .._capture.handle import Handle
 from .._capture.marks.codes import PART, Label, PartPath
 from .._capture.recorder import Recorder
@@ -76,12 +76,9 @@ class CompiledGraphs:
         self.named: set[str] = set()
         """The fqns of the modules at which the paths of graphs with names begin."""
 
-    def follow(self, *, again: bool) -> Handle:
-        """Take the graphs that torch compiles from now on, each ``again``, until the handle is removed."""
-        handle = follow_graphs(self._take)
-        if again:
-            handle.add(compile_again().remove)
-        return handle
+    def follow(self) -> Handle:
+        """Take the graphs that torch compiles from now on, until the handle is removed."""
+        return follow_graphs(self._take)
 
     def _take(self, graph: CompiledGraph) -> None:
         if graph.kernels is None:

@@ -17,10 +17,7 @@ from .._targets import Target, find_unseen, unwrap
 from ..frame import FrameRun, Layout
 from .compiled_graphs import CompiledGraphs
 
-COMPILED_BEFORE: Final = (
-    "torch compiled it before autoprof.instrument; call autoprof.instrument before the first step, or set "
-    "`compile: names`, which compiles it again"
-)
+COMPILED_BEFORE: Final = "torch compiled it before autoprof.instrument; call autoprof.instrument before the first step"
 OTHER_BACKEND: Final = "torch compiled it with another backend than inductor, or where autoprof did not see it"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
-from pydantic import ConfigDict, Field, PrivateAttr, Strict, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, Strict, ValidationInfo, field_validator
 
 from .._core.options import Options
 from .rules import FunctionRule, TargetRule
@@ -37,40 +37,25 @@ class MemorySnapshot(Options):
 
 
 class Deep(Options):
-    """A deep capture of some steps through `torch.profiler`, under autoprof's names. It needs `steps` or `on`.
+    """A deep capture of some steps through `torch.profiler`, under autoprof's names.
 
     The steps are recorded whatever the budget is, and are excluded from the statistics.
     """
 
-    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["steps"]}, {"required": ["on"]}]})
-
-    steps: tuple[Annotated[int, Strict(), Ge(1)], ...] | None = Field(default=None, min_length=1, max_length=2)
+    steps: tuple[Annotated[int, Strict(), Ge(1)], ...] = Field(min_length=1, max_length=2)
     """The first and the last step, both captured; one number is one step."""
-    on: Literal["verdict"] | None = None
-    """`verdict`: also capture the next three steps, once, after the first finding of a problem."""
-
-    @property
-    def window_of_steps(self) -> tuple[int, int] | None:
-        """The first and the last of `steps`."""
-        return None if self.steps is None else (self.steps[0], self.steps[-1])
 
     @field_validator("steps")
     @classmethod
-    def _in_order(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    def _in_order(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         # The most steps of one deep capture: viewers do not open larger traces.
         most = 100
-        if value is not None and not 0 <= value[-1] - value[0] < most:
+        if not 0 <= value[-1] - value[0] < most:
             raise ValueError(
                 f"{list(value)} is not a first and a last step; allowed: two ascending numbers, at most "
                 f"{most} steps, or one"
             )
         return value
-
-    @model_validator(mode="after")
-    def _captures(self) -> Deep:
-        if self.steps is None and self.on is None:
-            raise ValueError("it captures nothing; add 'steps' or 'on', or both")
-        return self
 
 
 class FlightOptions(Options):
@@ -101,10 +86,9 @@ class Settings(Options):
     """The steps that are recorded, and the overhead allowed for it."""
     flops: Literal["auto", "off"] = "auto"
     """Count the floating-point operations of a step, once for each shape of its inputs."""
-    compile: Literal["inside", "outside", "off", "names"] = "inside"
+    compile: Literal["inside", "outside", "off"] = "inside"
     """The rows of modules under `torch.compile`. `inside`: those inside a graph have their own. `outside`, `off`: a
-    compiled module is timed as a whole. `names`: as `inside`, and each graph is compiled again, without torch's caches,
-    so that its modules are known although it was compiled before, or by a run without autoprof."""
+    compiled module is timed as a whole."""
     monitor: Literal["auto", "off"] = "auto"
     """Read the host and the GPU once a second: utilisation, memory, power, clocks, temperature."""
     output: Path = Path("runs")

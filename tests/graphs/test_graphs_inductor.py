@@ -387,19 +387,6 @@ def test_a_graph_whose_file_is_gone_has_that_reason() -> None:
     assert "autoprof could not read the graph (FileNotFoundError: " in note
 
 
-def test_the_key_compile_has_graphs_compiled_again_and_torchs_caches_as_they_were_afterwards() -> None:
-    import torch._functorch.config
-    import torch._inductor.config
-
-    model = make(100)
-    run = torch.compile(model)
-    run(X).sum().backward()
-    before = torch._inductor.config.fx_graph_cache, torch._functorch.config.enable_autograd_cache
-    watched = train(run, model, config=CONFIG | {"compile": "names"})
-    assert without_linear(times(watched)) == expected(**{"0": 100})
-    assert (torch._inductor.config.fx_graph_cache, torch._functorch.config.enable_autograd_cache) == before
-
-
 @pytest.mark.parametrize("word", ["outside", "off"])
 def test_the_key_compile_has_compiled_modules_timed_whole(word: str) -> None:
     model = make(100)

@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path as FilePath
@@ -50,7 +50,7 @@ class CompiledGraph(NamedTuple):
 UNKNOWN_BACKEND: Final = "torch generated no Python for it"
 FROM_CACHE: Final = (
     "torch took the graph from a cache that a run without autoprof has written, or one with other modules; "
-    "`compile: names` compiles it again"
+    "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 in the environment compiles it again"
 )
 OLD_TORCH: Final = "this version of torch does not say what the kernels that it generates compute"
 CUDA_GRAPHS: Final = "CUDA graphs replay its kernels without Python"
@@ -76,38 +76,6 @@ def is_old_torch() -> bool:
     """Return whether inductor is imported, and does not say what its kernels compute, as before torch 2.11."""
     noter = sys.modules.get("torch._inductor.debug")
     return noter is not None and not hasattr(noter, _KERNEL_NOTER)
-
-
-def compile_again() -> Handle:
-    """Have torch compile each graph again, without its caches, until the handle is removed."""
-    handle = Handle()
-    for module, keys in _CACHES.items():
-        handle.add(_CachesOff(module, keys).put_back)
-    if "torch._dynamo" in sys.modules:
-        torch.compiler.reset()
-    return handle
-
-
-class _CachesOff:
-    """Switches of torch's caches that are off, once their module is imported."""
-
-    def __init__(self, module: str, keys: Sequence[str]) -> None:
-        self._keys, self._config, self._before = keys, None, dict[str, Any]()
-        self._ended = False
-        wrapt.register_post_import_hook(self._imported, module)  # at once where it is imported
-
-    def _imported(self, config: Any) -> None:
-        if not self._ended:
-            self._config = config
-            self._before = {key: getattr(config, key) for key in self._keys if hasattr(config, key)}
-            for key in self._before:
-                setattr(config, key, False)
-
-    def put_back(self) -> None:
-        self._ended = True
-        for key, value in self._before.items():
-            setattr(self._config, key, value)
-        self._before = {}
 
 
 class _Place:
@@ -379,11 +347,6 @@ def _describe(call: Any) -> CompiledGraph | None:
     return CompiledGraph(function, kernels, roots=hierarchy.roots)
 
 
-_CACHES: Final = {
-    "torch._inductor.config": ("fx_graph_cache", "fx_graph_remote_cache"),
-    "torch._functorch.config": ("enable_autograd_cache", "enable_remote_autograd_cache"),
-}
-"""The switches of torch's caches of graphs, by the module that has them."""
 _PLACES: Final = (
     _Place("torch._inductor.compile_fx", "", "compile_fx", _compile_fx),
     _Place("torch._inductor.graph", "GraphLowering", "compile_to_module", _compile_to_module),
