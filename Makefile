@@ -13,7 +13,6 @@
 # make python314 [SUITE=1] [OPTIONS="--version 3.15"]  the extension, or all tests, on a newer Python: root, debootstrap
 # make site    the documentation as a site, build/site     make workflows  linters of the workflows
 # make acceptance  431 programs with known answers: is the default report right on each? 20 to 30 minutes
-# make mutants [MODULES="planner --sample 80"]  do the tests notice changes of the engine? hours for all modules
 #
 # The targets make their own virtual environment, .venv, from pyproject.toml and constraints.txt. `make demo` installs only
 # what the demo needs; the others install everything that the tests need.
@@ -35,7 +34,7 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) \
   --config-settings editable_mode=compat --editable
 
-.PHONY: site workflows python314 demo test acceptance test-slow check laws test-zoo test-frameworks launchers evidence api figures pages pictures dist mutants asan debug-python gpu clean
+.PHONY: site workflows python314 demo test acceptance test-slow check laws test-zoo test-frameworks launchers evidence api figures pages pictures dist asan debug-python gpu clean
 .DEFAULT_GOAL := help
 
 help:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from .._storage.records import part_names, parts_of
+from .._storage.records import Frames
 from .._storage.runs import read_json, shared_folder
-from .._storage.span_blocks import BlockReader
-from .._storage.steps_jsonl import BAD_LINE, FrameDecoder
 from ..errors import OutputError
-from ..frame import StepFrame
 from .record import OwnWork, RankRecord
 
-HEAD_BYTES: Final = 2**20
-"""Bytes read at the beginning of a record, which has the layouts that its lines refer to."""
-TAIL_BYTES: Final = 2**22
-"""Bytes read at the end of a record."""
 MAX_STEPS: Final = 256
 """Steps read of each rank, the last ones."""
 
@@ -61,7 +54,7 @@ def read_folder(folder: Path, world_size: int | None = None) -> FolderRecords:
             continue
         try:
             record = read_record(folder / f"rank{rank}" / "steps.jsonl", steps)
-        except OSError:
+        except OutputError:
             left_out.append(LeftOut(rank, "has no readable steps.jsonl"))
             continue
         if len(record.steps):
@@ -79,42 +72,8 @@ def _recorded_size(folder: Path, rank: int) -> int:
 
 
 def read_record(path: Path, steps: int = MAX_STEPS) -> RankRecord:
-    """Read the last ``steps`` of a record without warm-up."""
-    work, frames = OwnWork(steps), list[StepFrame]()
-    for number in reversed(parts_of(path)):
-        lines_name, spans_name = part_names(number)
-        with closing(BlockReader(path.with_name(spans_name))) as blocks:
-            frames = _last_frames(path.with_name(lines_name), blocks, steps - len(frames)) + frames
-        if len(frames) >= steps:
-            break
-    for frame in frames:
+    """Read the last ``steps`` of a record without warm-up. Raises ``OutputError`` where it cannot be read."""
+    work = OwnWork(steps)
+    for frame in Frames(path).last(steps):
         work.add(frame)
     return work.record()
-
-
-def _last_frames(path: Path, blocks: BlockReader, steps: int) -> list[StepFrame]:
-    """Return the last ``steps`` of one part of a record."""
-    decoder, frames = FrameDecoder(blocks), []
-    lines = _lines(path)
-    for at, line in enumerate(lines):
-        is_last = at >= len(lines) - steps
-        if not is_last and b'"layout":' not in line:
-            continue
-        try:
-            frame = decoder.decode(line)
-        except BAD_LINE:  # a cut line, a layout that was not read
-            continue
-        if is_last:
-            frames.append(frame)
-    return frames
-
-
-def _lines(path: Path) -> list[bytes]:
-    """Return the lines of a record; of a long one, those at its beginning, which have layouts, and at its end."""
-    with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
-        file.seek(max(file.seek(0, 2) - TAIL_BYTES, len(head)))
-        tail = file.read()
-        is_whole = file.tell() <= len(head) + TAIL_BYTES
-    # Where a part is left out, the lines cut at its ends cannot be decoded.
-    return (head + tail).splitlines() if is_whole else [*head.splitlines(), *tail.splitlines()]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -167,21 +168,42 @@ class Frames:
 
     def __iter__(self) -> Iterator[StepFrame]:
         self.bad_lines = 0
-        for path, number in zip(record_files(self.path), parts_of(self.path), strict=False):
-            with closing(BlockReader(path.with_name(part_names(number)[1]))) as blocks:
-                yield from self._part(path, FrameDecoder(blocks))
+        for number in parts_of(self.path):
+            with self._open_part(number) as (lines, decoder):
+                yield from filter(None, (self._decode(decoder, line) for line in lines))
 
-    def _part(self, path: Path, decoder: FrameDecoder) -> Iterator[StepFrame]:
+    def last(self, count: int) -> list[StepFrame]:
+        """Return the last ``count`` frames. The times of those before them are not read."""
+        frames: list[StepFrame] = []
+        for number in reversed(parts_of(self.path)):
+            with self._open_part(number) as (lines, decoder):
+                kept: deque[bytes] = deque()
+                for line in lines:
+                    kept.append(line)
+                    # A later line may refer to the names that this one has.
+                    if len(kept) > count - len(frames) and b'"layout":' in (passed := kept.popleft()):
+                        self._decode(decoder, passed)
+                frames[:0] = filter(None, [self._decode(decoder, line) for line in kept])
+            if len(frames) >= count:
+                break
+        return frames
+
+    @contextmanager
+    def _open_part(self, number: int) -> Iterator[tuple[Iterator[bytes], FrameDecoder]]:
+        """Open a part for its lines, and a decoder of them. Raises ``OutputError`` where it cannot be read."""
+        lines_name, spans_name = part_names(number)
+        path = self.path if number == 0 else self.path.with_name(lines_name)
         try:
             lines = path.open("rb")
         except OSError as error:
             allowed = "it must be a file that this user may read"
             raise OutputError(f"{path}: cannot be read ({error.strerror}); {allowed}") from error
-        with lines:
-            for line in filter(bytes.strip, lines):
-                try:
-                    frame = decoder.decode(line)
-                except BAD_LINE:
-                    self.bad_lines += 1
-                    continue
-                yield frame
+        with lines, closing(BlockReader(path.with_name(spans_name))) as blocks:
+            yield filter(bytes.strip, lines), FrameDecoder(blocks)
+
+    def _decode(self, decoder: FrameDecoder, line: bytes) -> StepFrame | None:
+        try:
+            return decoder.decode(line)
+        except BAD_LINE:
+            self.bad_lines += 1
+            return None
