@@ -157,10 +157,6 @@ dist:
 	rm -rf dist
 	$(PYTHON) .ci/dist.py $(PYTHONS)
 
-mutants: $(READY)
-	$(INSTALL) '.[dev,mutants]'
-	$(RUN) .ci/mutants.py $(MODULES)
-
 # On a machine with CUDA the torch that is installed there is the one to measure: no venv of ours. What is in C is built
 # where that can be done. The tests and all measurements share nine minutes; `make gpu DEVICE=sim` tries the whole run.
 gpu:
