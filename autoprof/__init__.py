@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._core.other_project import warn_of_other_project
+from ._core.version import VERSION
 from .errors import AutoprofError, ConfigError, MissingExtra, OutputError, SessionError, TargetError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 warn_of_other_project(__file__)
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "AutoprofError",
     "Config",

@@ -17,7 +17,7 @@ from torch import nn
 
 from .._capture import recorder
 from .._core.units import NS_PER_S
-from .._reports.name_lines import Line, name_lines, walk
+from .._stats.name_lines import Line, name_lines, walk
 from ..devices import Peak, Tf32Flags, device_of
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from .._stats.name_lines import Line, by_time, name_lines
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary
-from .name_lines import Line, by_time, name_lines
 from .text import cells as text_cells
 
 SELF: Final = "(self)"

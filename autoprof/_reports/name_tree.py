@@ -7,7 +7,7 @@ twice, and children + self = parent holds exactly at every node. Names that were
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from posixpath import commonpath
@@ -16,18 +16,11 @@ from typing import Final
 import numpy as np
 
 from .._stats.layout_cache import cached_by_layout
+from .._stats.name_lines import parent_name
 from ..frame import LOGGED_LANE, TRAINING_LANE, Layout, Nanoseconds, StepFrame
 
 MAX_PLACES: Final = 4096
 """The most averages in memory; further names (a program may make up a new one each step) have none."""
-
-
-def parent_name(name: str, names: Container[str]) -> str | None:
-    """Return the longest of ``names`` that is a proper prefix of ``name`` in whole segments: ``A`` for ``A/B/C``."""
-    prefix = name.rpartition("/")[0]
-    while prefix and prefix not in names:
-        prefix = prefix.rpartition("/")[0]
-    return prefix or None
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-from .. import __version__
+from .._core.version import VERSION
 from ..errors import AutoprofError, nearest
 from ._common import exit_status_text
 
@@ -41,7 +41,7 @@ def make_parser(name: str | None = None) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"autoprof COMMAND --help has examples.\n\n{exit_status_text()}",
     )
-    parser.add_argument("--version", action="version", version=f"autoprof {__version__}")
+    parser.add_argument("--version", action="version", version=f"autoprof {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in (name,) if name in COMMANDS else COMMANDS:
         module = import_module(f".{command}", __name__)

@@ -7,9 +7,9 @@ from typing import Final
 
 from .._core.units import NS_PER_MS, format_percent
 from .._reports.log import LABEL, RULE, SUM_OF_PARTS, name_cells
-from .._reports.name_lines import name_lines, walk
 from .._reports.name_tree import NameAverages, NameNode, name_tree
 from .._reports.text import fit
+from .._stats.name_lines import name_lines, walk
 from ..frame import Phase, StepFrame
 from ..summary import Summary
 

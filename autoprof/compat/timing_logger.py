@@ -34,8 +34,9 @@ from .._core.units import NS_PER_S, format_percent
 from .._process.ranks import rank as rank_here
 from .._reports.card import HEALTHY, render_card
 from .._reports.log import LABEL
-from .._reports.name_tree import NameAverages, parent_name
+from .._reports.name_tree import NameAverages
 from .._stats import Aggregate
+from .._stats.name_lines import parent_name
 from .._storage.line_file import LineFile
 from ..devices import HostClock
 from ..diagnose import MIN_STEPS

@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from ... import __version__
+from ..._core.version import VERSION
 from ..._storage.atomic import write_atomic
 from ..._storage.runs import Run
 from ...errors import OutputError
@@ -36,7 +36,7 @@ def write_page(run: Run, summary: Summary, path: Path | None = None, *, rank: in
 
 def _render_page(payload: dict[str, Any]) -> str:
     data = {
-        "version": __version__,
+        "version": VERSION,
         "written": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
         "colors": {str(phase): phase_color(phase) for phase in Phase},
         "run": payload,

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from ..frame import LOGGED_LANE, MODULE_PHASES, TRAINING_LANE, Phase
 from ..summary import Row, Summary
-from .name_tree import parent_name
 
 _PART_OF: Final = {phase: at for at, phase in enumerate(MODULE_PHASES)}
+
+
+def parent_name(name: str, names: Container[str]) -> str | None:
+    """Return the longest of ``names`` that is a proper prefix of ``name`` in whole segments: ``A`` for ``A/B/C``."""
+    prefix = name.rpartition("/")[0]
+    while prefix and prefix not in names:
+        prefix = prefix.rpartition("/")[0]
+    return prefix or None
 
 
 @dataclass(slots=True, eq=False)
