@@ -1,6 +1,5 @@
 """Many ranks: the own work of each, and the comparison that names the slow one."""
 
-from .calls import UNKNOWN_MEMBERS, CallKey, call_ends
 from .causes import Cause
 from .comparison import MIN_COMMON_STEPS, RankComparison, SlowRank, compare_ranks, name_ranks
 from .excess import MIN_SHARE, median_of_others
@@ -13,8 +12,6 @@ from .record_reader import FolderRecords, LeftOut, read_folder, read_record
 __all__ = [
     "MIN_COMMON_STEPS",
     "MIN_SHARE",
-    "UNKNOWN_MEMBERS",
-    "CallKey",
     "Cause",
     "Exchange",
     "FolderRecords",
@@ -26,7 +23,6 @@ __all__ = [
     "RankRecord",
     "SlowRank",
     "SpanKey",
-    "call_ends",
     "compare_ranks",
     "compare_saved",
     "median_of_others",

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._core.names import file_name
-from .._process.hosts import host_number
 from ..errors import OutputError
 from ..summary import Summary
 from .atomic import write_atomic
@@ -136,7 +135,6 @@ def _describe(rank: int, world_size: int, config: Mapping[str, Any] | None, devi
         "command": shlex.join([sys.executable, *sys.argv]),
         "versions": {"python": platform.python_version(), "torch": _version("torch"), "autoprof": _version()},
         "host": f"{uname.node} ({uname.system}-{uname.release}-{uname.machine})",
-        "host_number": host_number(),
         "rank": rank,
         "world_size": world_size,
         "devices": list(devices),
@@ -179,12 +177,6 @@ class Run:
     def rank_frames(self, rank: int) -> Frames:
         """Return the frames of one rank."""
         return Frames(self.path / f"rank{rank}" / "steps.jsonl")
-
-    def clock(self, rank: int) -> str | None:
-        """Return a name of the clock that a rank read, equal for ranks of one host; None where it is unknown."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            return str(read_json(shared_folder(self.path, rank) / "run.json")["host_number"])
-        return None
 
     def rank_summary(self, rank: int) -> Summary | None:
         """Return the summary of one rank, None where it did not write one."""

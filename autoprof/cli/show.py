@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     if wanted and not saved.ranks:
         raise OutputError(f"{run.path}: there are no records to write files from; a run with the sink jsonl has them")
     for one, path in wanted.items():
-        said = one.write(saved, path)
-        print(f"{path}: written" + (f"; {said}" if said else ""), file=sys.stderr)
+        one.write(saved, path)
+        print(f"{path}: written", file=sys.stderr)
     if not wanted and arguments.json:
         print_json(saved_summary(run, arguments.rank).to_dict())
     elif not wanted and run.summary is None and not run.ranks and (states := _last_states(run)):

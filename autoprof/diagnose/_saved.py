@@ -30,11 +30,10 @@ class SavedSteps:
         """The rank of a file that has one rank only: the lowest."""
         return self.ranks[0]
 
-    def frames(self, rank: int, margin: int = 0) -> Iterator[StepFrame]:
-        """Yield the frames of one rank, those of ``margin`` steps before and after them as well."""
-        first, last = self.first - margin, None if self.last is None else self.last + margin
+    def frames(self, rank: int) -> Iterator[StepFrame]:
+        """Yield the frames of one rank."""
         for frame in self.run.rank_frames(rank):
-            if frame.step >= first and (last is None or frame.step <= last):
+            if frame.step >= self.first and (self.last is None or frame.step <= self.last):
                 yield frame
 
     def origin_unix_ns(self) -> int | None:

@@ -14,8 +14,9 @@ import torch
 import torch.distributed as dist
 
 from .._process.replace import Listener, call_listeners
-from .._ranks import UNKNOWN_MEMBERS
 
+UNKNOWN_MEMBERS: Final = " (unknown ranks)"
+"""The end of the name of a call in a group whose ranks are unknown."""
 _BELOW: Final = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 
 

@@ -20,10 +20,9 @@ from torch.nn.parallel import DistributedDataParallel
 from .._capture.marks.codes import ENTER, LEAVE
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, InCompiler, Replacement, place_of
-from .._ranks import UNKNOWN_MEMBERS
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory
-from ._communication import WaitOperator, has_ranks, mark_waits, members_label
+from ._communication import UNKNOWN_MEMBERS, WaitOperator, has_ranks, mark_waits, members_label
 from ._spans import SpanListener
 
 COLLECTIVES: Final = (

@@ -29,13 +29,12 @@ class CloseOrder(IntEnum):
 class Export:
     """A file that ``autoprof show RUN --OPTION FILE`` writes from the records of a saved run.
 
-    ``write`` replaces the file, and raises ``OutputError`` where it cannot be written. A text that it returns is
-    printed beside the file's name.
+    ``write`` replaces the file, and raises ``OutputError`` where it cannot be written.
     """
 
     option: str
     help: str
-    write: Callable[[SavedSteps, Path], str | None]
+    write: Callable[[SavedSteps, Path], None]
 
 
 @dataclass(frozen=True, slots=True)

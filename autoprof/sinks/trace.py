@@ -24,7 +24,6 @@ from ..frame import NOT_MEASURED, Layout, StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
-from ._rank_timeline import MARGIN_STEPS, RankTimeline, align_ranks
 from ._timeline import GRID_NS, STEP, Slicer, Track, track_name
 
 Event = dict[str, Any]
@@ -154,14 +153,9 @@ class TraceSink:
         _write_events(self._path, (event for frame in self._frames for event in encoder.events(frame)))
 
 
-def export_trace(saved: SavedSteps, path: Path) -> str | None:
-    """Write one trace in which each rank is a process, on one timeline; return the error of their clocks in words."""
-    timeline = RankTimeline()
-    if len(saved.ranks) > 1:
-        frames = {rank: saved.frames(rank, MARGIN_STEPS) for rank in saved.ranks}
-        timeline = align_ranks(frames, {rank: saved.run.clock(rank) for rank in saved.ranks}, saved.first)
-    _write_events(path, _all_events(saved, timeline))
-    return timeline.summary
+def export_trace(saved: SavedSteps, path: Path) -> None:
+    """Write one trace in which each rank is a process; all are on the timeline that begins with the first step."""
+    _write_events(path, _all_events(saved))
 
 
 def _write_events(path: Path, events: Iterable[Event]) -> None:
@@ -173,11 +167,12 @@ def _write_events(path: Path, events: Iterable[Event]) -> None:
         file.write("\n]\n")
 
 
-def _all_events(saved: SavedSteps, timeline: RankTimeline) -> Iterator[Event]:
+def _all_events(saved: SavedSteps) -> Iterator[Event]:
+    origin_unix_ns = saved.origin_unix_ns()
     for rank in saved.ranks:
-        encoder = TraceEncoder(rank, origin_unix_ns=timeline.origin_unix_ns)
+        encoder = TraceEncoder(rank, origin_unix_ns=origin_unix_ns)
         for frame in saved.frames(rank):
-            yield from encoder.events(timeline.place(rank, frame))
+            yield from encoder.events(frame)
 
 
 SINK = SinkKind(

@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 from evidence_builders import MS, evidence_of, finding_of
 
-import autoprof
 from autoprof._ranks import RankComparison, compare_saved
 from autoprof._ranks.record_reader import MAX_STEPS
 from autoprof.cli import main
 from autoprof.diagnose import RunFacts, diagnose
 from autoprof.frame import Phase, Span
-from autoprof.sinks._rank_timeline import align_ranks
 from autoprof.testing import make_frame
-from tests.defects.ranks import AHEAD_NS, train_ranks
+from tests.defects.ranks import train_ranks
 from tests.saved_records import write_records
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
@@ -97,11 +95,3 @@ def test_the_command_names_the_slow_rank_of_a_saved_run(trained: Path, capsys: p
     assert main(["show", str(trained)]) == 0
     printed = capsys.readouterr().out
     assert "straggler: decoder forward on rank 1" in " ".join(printed.split())
-
-
-def test_the_clocks_of_two_real_ranks_are_aligned_within_the_stated_error(trained: Path) -> None:
-    """The one of rank 1 is three seconds ahead, of which no rank knows."""
-    run = autoprof.read_run(trained)
-    shift = align_ranks({rank: run.rank_frames(rank) for rank in run.ranks}, {}, 1).shifts[1]
-    assert shift.error_ns is not None
-    assert abs(shift.offset_ns - AHEAD_NS) <= shift.error_ns
