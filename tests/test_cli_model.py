@@ -1,4 +1,4 @@
-"""``autoprof init`` and ``autoprof check``: a configuration for a model, and what a configuration selects."""
+"""``autoprof check``: a configuration, and the modules that it selects in a model."""
 
 import json
 from pathlib import Path
@@ -50,13 +50,11 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "net_of_test.py:Net"
 
 
-def test_a_suggested_configuration_selects_what_it_lists(net: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """``init`` prints a file that ``instrument`` loads as it is, and ``check`` shows its names."""
-    assert main(["init", net]) == 0
-    text = capsys.readouterr().out
-    assert 'autoprof.instrument(model, "autoprof.yaml"' in text
-    Path("autoprof.yaml").write_text(text)
-    assert main(["check", net, "autoprof.yaml", "--json"]) == 0
+def test_without_a_configuration_the_blocks_and_the_modules_in_them_are_shown(
+    net: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those with which a run begins that has no rules."""
+    assert main(["check", net, "--json"]) == 0
     names = {one["name"] for one in json.loads(capsys.readouterr().out)["targets"]}
     assert names == {"blocks.*", "blocks.*/attention", "blocks.*/mlp", "blocks.*/mlp/0", "blocks.*/mlp/1",
                      "blocks.*/mlp/2", "head"}  # fmt: skip

@@ -5,7 +5,7 @@ from .cut_rules import CutGroup, CutRules
 from .groups import ModuleGroup, group_tree
 from .select import Selection, select_targets
 from .sources import find_sources
-from .suggest import first_cut, suggest_targets, suggested_yaml
+from .suggest import first_cut, suggest_targets
 from .target import NO_RULE, Target
 from .tree import ModuleNode, find_module, unwrap, walk
 
@@ -24,7 +24,6 @@ __all__ = [
     "group_tree",
     "select_targets",
     "suggest_targets",
-    "suggested_yaml",
     "unwrap",
     "walk",
 ]

@@ -20,7 +20,7 @@ from .tree import ModuleNode, walk
 
 _HEAD: Final = """\
 # Targets chosen by autoprof: {rows}, {modules}.
-# To time exactly these in the next run: autoprof.instrument(model, "{file}", optimizer=optimizer)
+# To time exactly these in the next run: autoprof.instrument(model, "targets.yaml", optimizer=optimizer)
 # To time the modules inside a row, add a rule such as
 #   - match: '{example}'
 """
@@ -47,13 +47,12 @@ class CutRules:
         """Return a configuration with one rule for each group: ``match`` and, unless it is the default, ``name``."""
         return {"targets": [dict(self._rule(group)) for group in groups]}
 
-    def yaml(self, cut: Sequence[CutGroup], file: str = "targets.yaml") -> str:
-        """Return the rules of the cut as commented YAML, which ``autoprof.instrument`` takes as ``file``."""
+    def yaml(self, cut: Sequence[CutGroup]) -> str:
+        """Return the rules of the cut as commented YAML, which ``autoprof.instrument`` takes as ``targets.yaml``."""
         cut = [one for one in cut if any(node.fqn in self._fqns for node in one.group.nodes)]
         rules = [self._rule(one.group) for one in cut]
         deepest = max((rule["match"] for rule in rules), key=lambda match: match.count("."), default="")
         head = _HEAD.format(
-            file=visible(file),
             rows=count(len(cut), "row"),
             modules=count(sum(one.group.blocks for one in cut), "module"),
             example=visible(f"{deepest}\\.\\w+" if deepest else r"\w+"),

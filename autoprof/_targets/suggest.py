@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from torch import nn
 
-from .cut_rules import CutGroup, CutRules
+from .cut_rules import CutRules
 from .groups import ModuleGroup, group_tree
 
 ROWS_LIMIT: Final = 24
@@ -23,11 +23,6 @@ def suggest_targets(model: nn.Module) -> dict[str, Any]:
     from the top too, then opens the rows that take long. ``yaml.safe_dump`` writes the result as a file.
     """
     return CutRules(model).mapping(first_cut(group_tree(model)))
-
-
-def suggested_yaml(model: nn.Module, file: str) -> str:
-    """Return the rules of ``suggest_targets`` as commented YAML, which names its ``file``."""
-    return CutRules(model).yaml([CutGroup(group) for group in first_cut(group_tree(model))], file)
 
 
 def first_cut(root: ModuleGroup) -> tuple[ModuleGroup, ...]:

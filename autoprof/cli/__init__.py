@@ -16,7 +16,6 @@ from ._common import exit_status_text
 COMMANDS: Final = (
     "run",
     "demo",
-    "init",
     "check",
     "show",
     "report",

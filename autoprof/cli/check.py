@@ -5,18 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..errors import AutoprofError
 from ._common import add_command, print_json, print_lines
 
 if TYPE_CHECKING:
     from .._targets import Selection
-
-MODEL_HELP: Final = (
-    "a function or class that returns a model when it is called without arguments, as package.module:name or "
-    "path/to/file.py:name (a tuple that begins with a model is allowed)"
-)
 
 
 def add(commands: Any) -> None:
@@ -40,7 +35,8 @@ def add(commands: Any) -> None:
         "checked",
         metavar="MODEL",
         nargs="*",
-        help=f"{MODEL_HELP}, then a YAML file; either alone",
+        help="a function or class that returns a model when it is called without arguments, as package.module:name or "
+        "path/to/file.py:name (a tuple that begins with a model is allowed), then a YAML file; either alone",
     )
     parser.add_argument("--json", action="store_true", help="print the selected modules as JSON")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of configurations")
@@ -64,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not models:
         print(f"{files[0]}: ok, {len(config.targets)} rules and {len(config.functions)} functions")
         return 0
-    model = load_model(models[0])
+    model = _load_model(models[0])
     selection = select_targets(model, config)
     if arguments.json:
         targets = [
@@ -93,7 +89,7 @@ def _selected(selection: Selection) -> list[str]:
     return [*lines, *(f"note: {note}" for note in selection.notes)]
 
 
-def load_model(name: str) -> Any:
+def _load_model(name: str) -> Any:
     """Return the model that a name of a command stands for; prints of the user's own code go to standard error."""
     from ..doctor import load_subject
 
