@@ -40,14 +40,8 @@ def consists_of(summary: Summary) -> str:
     steps = max(summary.steps, 1)
     shares = sorted(((ns / steps / step_ns, str(phase)) for phase, ns in summary.phases.items()), reverse=True)
     phases = ", ".join(f"{phase} {format_percent(share)}" for share, phase in shares if share >= NAMED_SHARE)
-    own: dict[str, int] = {}
-    for one in summary.ledger:
-        if one.name is not None and one.phase is not None and one.phase.traits.in_module:
-            own[one.name] = own.get(one.name, 0) + one.ns
-    longest = sorted(own.items(), key=lambda one: -one[1])[:2]
-    names = " and ".join(
-        f"{name} ({format_percent(ns / step_ns)})" for name, ns in longest if ns >= NAMED_SHARE * step_ns
-    )
+    longest = ((name, share) for name, share in _longest(summary)[:2] if share >= NAMED_SHARE)
+    names = " and ".join(f"{name} ({format_percent(share)})" for name, share in longest)
     most = f"; most of it in {names}" if names else ""
     return (
         f"a step is {phases}{most}. {_work(summary)}No rule found anything in {count(summary.steps, 'recorded step')}"
