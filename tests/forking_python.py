@@ -2,7 +2,8 @@
 
 A program runs as ``python program.py``, ``python -m module`` or ``python -c code`` would run it: its own arguments,
 environment, folder, standard streams, ``__main__``, interpreter exit and exit status. autoprof itself is imported by
-each program anew. Other command lines, such as those with options of the interpreter, run in a Python of their own.
+each program anew. The command ``autoprof run`` starts its program in the same process, as it does by ``exec``. Other
+command lines, such as those with options of the interpreter, run in a Python of their own.
 """
 
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 from waiting import LIMIT_S
 
 SERVER = """
-import array, gc, io, json, os, signal, socket, sys, types
+import array, gc, importlib, io, json, os, runpy, signal, site, socket, sys, types
 import torch, torch.utils.data, torch.utils.checkpoint, torch.optim
 import importlib.util
 if importlib.util.find_spec("triton") is None:  # in a forked process triton prints what it leaks at exit
@@ -60,33 +61,66 @@ for number, descriptor in enumerate(descriptors):
     os.dup2(descriptor, number)
     os.close(descriptor)
 os.chdir(request["folder"])
-os.environ.clear()
-os.environ.update(request["environment"])
-kind, name, *arguments = request["command"]
-places = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-first = os.path.dirname(os.path.abspath(name)) if kind == "file" else os.getcwd() if kind == "-m" else ""
-sys.path[:] = [first, *places, *(place for place in bare_path if place not in places)]
-sys.orig_argv[:] = [sys.executable, *(request["command"] if kind != "file" else request["command"][1:])]
-sys.argv[:] = [{"file": name, "-m": "-m", "-c": "-c"}[kind], *arguments]
 for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     number = {"stdin": 0, "stdout": 1, "stderr": 2}[stream]
     opened = open(number, mode, encoding="utf-8", errors="backslashreplace" if number == 2 else "strict", closefd=False,
                   buffering=1 if number == 2 or os.isatty(number) else -1)
     setattr(sys, stream, opened)
     setattr(sys, f"__{stream}__", opened)
-main = types.ModuleType("__main__")
-main.__builtins__ = __builtins__
-sys.modules["__main__"] = main
-if kind == "-m":
-    import runpy
-    runpy._run_module_as_main(name)
-elif kind == "-c":
-    exec(compile(name, "<string>", "exec"), main.__dict__)
-else:
-    main.__file__ = name
-    with open(name, "rb") as file:
-        code = compile(file.read(), name, "exec")
-    exec(code, main.__dict__)
+
+
+class Exec(BaseException):
+    pass
+
+
+def start_again(file, command, environment):
+    kind = command[1:2] if command[1:2] in (["-m"], ["-c"]) else ["file"]
+    if file != sys.executable or kind == ["file"] and command[1].startswith("-"):
+        exec_other(file, command, environment)
+    raise Exec([*kind, *command[1 + (kind != ["file"]):]], environment)
+
+
+def start(command, environment):
+    kind, name, *arguments = command
+    os.environ.clear()
+    os.environ.update(environment)
+    places = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    first = os.path.dirname(os.path.abspath(name)) if kind == "file" else os.getcwd() if kind == "-m" else ""
+    sys.path[:] = [*places, *(place for place in bare_path if place not in places)]
+    if "AUTOPROF_RUN" in os.environ:  # what Python does at its start, and an import that autoprof waits for
+        sys.modules.pop("sitecustomize", None)
+        site.execsitecustomize()
+        for module in [one for one in sys.modules if f"{one}.".startswith("torch.optim.")]:
+            del sys.modules[module]
+        importlib.import_module("torch.optim")
+    sys.path.insert(0, first)
+    sys.orig_argv[:] = [sys.executable, *(command if kind != "file" else command[1:])]
+    sys.argv[:] = [{"file": name, "-m": "-m", "-c": "-c"}[kind], *arguments]
+    main = types.ModuleType("__main__")
+    main.__builtins__ = __builtins__
+    sys.modules["__main__"] = main
+    if kind == "-m":
+        runpy._run_module_as_main(name)
+    elif kind == "-c":
+        exec(compile(name, "<string>", "exec"), main.__dict__)
+    else:
+        main.__file__ = name
+        with open(name, "rb") as file:
+            code = compile(file.read(), name, "exec")
+        exec(code, main.__dict__)
+
+
+command, environment = request["command"], request["environment"]
+if command[:3] == ["-m", "autoprof", "run"]:
+    exec_other, os.execvpe = os.execvpe, start_again
+    try:
+        start(command, environment)
+    except Exec as ended:
+        command, environment = ended.args
+    os.execvpe = exec_other
+    for module in [one for one in sys.modules if one.partition(".")[0] == "autoprof"]:
+        del sys.modules[module]
+start(command, environment)
 """
 
 CLIENT = """
@@ -94,8 +128,7 @@ import json, os, signal, socket, sys
 where, python, *command = sys.argv[1:]
 if command[:1] not in (["-m"], ["-c"]):
     command[:0] = ["file"]
-# A launcher and `autoprof run` start Python anew themselves.
-starts_python = command[:2] == ["-m", "torch.distributed.run"] or command[:3] == ["-m", "autoprof", "run"]
+starts_python = command[:2] == ["-m", "torch.distributed.run"]  # a launcher starts Python anew itself
 if starts_python or command[1:2] in ([], ["-"]) or command[1].startswith("-"):
     os.execv(python, [python, *sys.argv[3:]])
 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:

@@ -21,6 +21,13 @@ LIMIT_S = 600
 """The longest that all ranks of a test may take."""
 
 
+def rank_context() -> Any:
+    """Return the context that starts ranks: each forks from a process that has imported torch and nothing of ours."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "torch._dynamo"])  # DDP imports the second
+    return context
+
+
 def join_group(meeting: str, rank: int, world_size: int) -> dist.Store:
     """Join the process group of all ranks that name the file ``meeting``, which none has used before."""
     file = dist.FileStore(meeting, world_size)
@@ -35,9 +42,12 @@ def join_group(meeting: str, rank: int, world_size: int) -> dist.Store:
 
 def spawn_ranks(main: Callable[..., None], world_size: int, *arguments: Any) -> None:
     """Run ``main(rank, world size, meeting, …)`` in a process each; ``meeting`` is the file of ``join_group``."""
+    rank_context()
     with tempfile.TemporaryDirectory() as folder:
         given = (world_size, str(Path(folder) / "meeting"), *arguments)
-        ranks = multiprocessing.spawn(main, args=given, nprocs=world_size, join=False)
+        ranks = multiprocessing.start_processes(
+            main, args=given, nprocs=world_size, join=False, start_method="forkserver"
+        )
         try:
             wait_until(lambda: ranks.join(timeout=1), "the ranks to end", LIMIT_S)
         finally:

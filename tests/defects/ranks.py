@@ -111,6 +111,7 @@ def train_rank(rank: int, world_size: int, meeting: str, folder: str, broken: bo
             "targets": [{"match": "encoder|decoder"}],
             "step": "manual",
             "sample": {"warmup": 5, "budget": None},
+            "flops": "off",
             "sinks": {"jsonl": {"flush_s": 0}},
             "output": folder,
         }

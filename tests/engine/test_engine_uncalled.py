@@ -17,7 +17,7 @@ ALL = [{"match": ".*"}]
 def notes(model: nn.Module, x: Tensor, call: Callable[[Tensor], Any] | None = None, **config: Any) -> list[str]:
     """Train for some steps; return the notes on modules."""
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    config = {"sinks": {}, "sample": {"budget": None}, **config}
+    config = {"sinks": {}, "sample": {"budget": None}, "flops": "off", **config}
     session = autoprof.instrument(model, config, optimizer=optimizer, sinks=[ListSink()])
     for _ in range(8):
         (model if call is None else call)(x).sum().backward()

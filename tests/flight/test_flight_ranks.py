@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import flight_workers
 import pytest
-import torch.multiprocessing as multiprocessing
+from gloo_ranks import rank_context
 from waiting import LIMIT_S, wait_until
 
 from autoprof._flight import HANG_REPORT, State, describe_ranks, rank_lines, standing_out
@@ -22,7 +21,7 @@ WORLD_SIZE, SLOW = 3, 1
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Train on three ranks, one of which hangs; kill all by SIGKILL once rank 0 has reported it; return the run."""
     folder = tmp_path_factory.mktemp("hang")
-    context: Any = multiprocessing.get_context("spawn")
+    context = rank_context()
     ranks = [
         context.Process(target=flight_workers.hang_on, args=(SLOW, rank, WORLD_SIZE, str(folder)))
         for rank in range(WORLD_SIZE)

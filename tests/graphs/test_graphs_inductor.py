@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from engine_laws import Watched, check_laws
+from forking_python import ForkingPython
 from torch import Tensor, distributed, nn
 from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
@@ -94,7 +95,13 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
     torch._dynamo.reset()
 
 
-CONFIG = {"targets": [{"match": ".*"}], "sample": {"budget": None, "warmup": 1}, "sinks": {}, "step": "manual"}
+CONFIG: dict[str, Any] = {
+    "targets": [{"match": ".*"}],
+    "sample": {"budget": None, "warmup": 1},
+    "sinks": {},
+    "step": "manual",
+    "flops": "off",
+}
 
 
 def train(run: Any, model: nn.Module, given: nn.Module | None = None, config: Any = None) -> Watched:
@@ -195,16 +202,16 @@ class Trainer:
     def __init__(self, model: nn.Module) -> None:
         self.parts = {"model": model, "loss": nn.Identity()}
         self.models = [model]
-        self.model, self.scale = model, 1.0
+        self.model, self.ns = model, (0, 0)
 
     def forward_step(self, x: Tensor) -> Tensor:
-        return self.model(x) * self.scale
+        return work(self.model(x), *self.ns)
 
     def step_by_name(self, x: Tensor) -> Tensor:
-        return self.parts["model"](x) * self.scale
+        return work(self.parts["model"](x), *self.ns)
 
     def step_by_number(self, x: Tensor) -> Tensor:
-        return self.models[0](x) * self.scale
+        return work(self.models[0](x), *self.ns)
 
 
 @pytest.mark.parametrize("method", ["forward_step", "step_by_name", "step_by_number"])
@@ -343,7 +350,7 @@ def test_a_session_changes_no_graph_and_no_bit_and_leaves_the_code_as_it_was() -
         counters = torch._dynamo.utils.counters
         counters.clear()
         if observed:
-            train(run, model)
+            train(run, model, config=CONFIG | {"flops": "auto"})
         else:
             for _ in range(STEPS):
                 run(X).sum().backward()
@@ -411,16 +418,18 @@ print("misses", counters["fxgraph_cache_miss"] + torch._dynamo.utils.counters["a
 """
 
 
-def run_program(*arguments: str) -> str:
+def run_program(python: ForkingPython, *arguments: str) -> str:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    command = [sys.executable, "-c", PROGRAM, *arguments]
+    command = [*python.command, "-c", PROGRAM, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
 
-def test_names_are_known_to_a_later_process_that_takes_the_graph_from_the_cache() -> None:
-    first, second = run_program("observed"), run_program("observed")
+def test_names_are_known_to_a_later_process_that_takes_the_graph_from_the_cache(
+    forking_python: ForkingPython,
+) -> None:
+    first, second = run_program(forking_python, "observed"), run_program(forking_python, "observed")
     assert "'0.one'" in first
     assert first.splitlines()[0] == second.splitlines()[0]
     assert "misses 0" in second
@@ -472,9 +481,11 @@ def test_two_modules_that_were_one_where_the_cached_graph_is_from_have_the_times
     assert rows["inner.0"] == rows["inner.1"] == {"forward": 5, "backward": 7}
 
 
-def test_a_graph_from_the_cache_of_a_run_without_autoprof_has_no_names_and_the_reason() -> None:
+def test_a_graph_from_the_cache_of_a_run_without_autoprof_has_no_names_and_the_reason(
+    forking_python: ForkingPython,
+) -> None:
     """Torch's cache is the same with and without autoprof, in both directions."""
-    run_program("bare")
-    later = run_program("observed")
+    run_program(forking_python, "bare")
+    later = run_program(forking_python, "observed")
     assert "a cache that a run without autoprof has written" in later
     assert "misses 0" in later

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import LIMIT_S
+from forking_python import ForkingPython
 
 import autoprof
 from autoprof._process.ranks import LAUNCHERS
@@ -16,7 +16,7 @@ from autoprof.cli.run import LAUNCHER_VARIABLES
 
 ROOT = Path(autoprof.__file__).parents[1]
 PYTHON = [sys.executable]
-RUN = [sys.executable, "-m", "autoprof", "run"]
+RUN = [*PYTHON, "-m", "autoprof", "run"]
 NOTHING = "autoprof run: nothing was recorded:"
 FACTS = """
 import json, os, sys
@@ -53,6 +53,12 @@ def call(
     return subprocess.run(
         [*command, *arguments], cwd=cwd, env=environment, input=stdin, capture_output=True, text=True, timeout=300
     )
+
+
+@pytest.fixture
+def quick_run(forking_python: ForkingPython) -> list[str]:
+    """``autoprof run`` in a Python that has imported torch: for programs that train, and say nothing of their start."""
+    return [*forking_python.command, *RUN[1:]]
 
 
 def write(folder: Path, text: str, name: str = "train.py") -> str:
@@ -117,9 +123,11 @@ def test_the_program_ends_as_with_python(tmp_path: Path, end: str) -> None:
     ],
     ids=["no optimizer", "no step"],
 )
-def test_a_program_that_never_trains_is_named_in_one_line(tmp_path: Path, program: str, reason: str) -> None:
+def test_a_program_that_never_trains_is_named_in_one_line(
+    tmp_path: Path, quick_run: list[str], program: str, reason: str
+) -> None:
     """The line says why nothing was recorded; status and standard output are those of the program."""
-    result = call(RUN, tmp_path, write(tmp_path, f"print('hello')\n{program}"))
+    result = call(quick_run, tmp_path, write(tmp_path, f"print('hello')\n{program}"))
     assert (result.returncode, result.stdout) == (0, "hello\n")
     assert result.stderr.startswith(NOTHING)
     assert reason in result.stderr
@@ -134,10 +142,10 @@ training.begin(model, [optimizer])
 """
 
 
-def test_a_session_of_the_program_is_not_reported_as_nothing(tmp_path: Path) -> None:
+def test_a_session_of_the_program_is_not_reported_as_nothing(tmp_path: Path, quick_run: list[str]) -> None:
     """A framework callback records: one line says whose configuration applies."""
     program = TRAIN.replace("for step", f"{CALLBACK}\nfor step") + "    training.end_step()\ntraining.end()\n"
-    result = call(RUN, tmp_path, write(tmp_path, program), "6")
+    result = call(quick_run, tmp_path, write(tmp_path, program), "6")
     assert result.returncode == 0, result.stderr
     assert "autoprof: 6 steps" in result.stdout
     assert NOTHING not in result.stderr
@@ -166,10 +174,10 @@ def test_no_program_is_an_error(tmp_path: Path) -> None:
     assert "allowed: autoprof run train.py" in result.stderr
 
 
-def test_a_wrong_configuration_ends_before_the_program_begins(tmp_path: Path) -> None:
+def test_a_wrong_configuration_ends_before_the_program_begins(tmp_path: Path, quick_run: list[str]) -> None:
     """The file is checked first: a typo costs no training."""
     config = write(tmp_path, "targets:\n  - mach: a\n", "rules.yaml")
-    result = call(RUN, tmp_path, "--config", config, write(tmp_path, "print('begun')"))
+    result = call(quick_run, tmp_path, "--config", config, write(tmp_path, "print('begun')"))
     assert (result.returncode, result.stdout) == (2, "")
     assert "rules.yaml:2" in result.stderr
 
@@ -201,43 +209,29 @@ def test_an_option_of_python_that_prevents_recording_is_an_error(tmp_path: Path,
     assert option in result.stderr
 
 
-def test_a_training_has_a_report_on_the_standard_error_only(tmp_path: Path) -> None:
+def test_a_training_has_a_report_on_the_standard_error_only(tmp_path: Path, quick_run: list[str]) -> None:
     """The standard output is the program's; the run's folder is below the folder of the command."""
     program = write(tmp_path, TRAIN.replace("import sys", "import os, sys; os.chdir('/')\nimport sys"))
-    result = call(RUN, tmp_path, "--output", "out", program, "6")
+    result = call(quick_run, tmp_path, "--output", "out", program, "6")
     assert result.stdout.splitlines() == [f"step {step}" for step in range(6)]
     assert "autoprof: 6 steps" in result.stderr
     assert len(list((tmp_path / "out").iterdir())) == 1
 
 
-def test_a_training_that_is_terminated_keeps_its_records(tmp_path: Path) -> None:
+def test_a_training_that_is_terminated_keeps_its_records(tmp_path: Path, quick_run: list[str]) -> None:
     """SIGTERM ends the process as without autoprof, after the session is closed."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    program = write(tmp_path, TRAIN)
-    with subprocess.Popen(
-        [*RUN, program, str(10**12)],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert "step 20\n" in process.stdout
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=LIMIT_S)
-        finally:
-            process.kill()
-    assert process.returncode == -signal.SIGTERM
+    end = "    if step == 20: __import__('os').kill(__import__('os').getpid(), __import__('signal').SIGTERM)\n"
+    result = call(quick_run, tmp_path, write(tmp_path, TRAIN + end), str(10**12))
+    assert result.returncode == -signal.SIGTERM
+    assert result.stdout.splitlines()[-1] == "step 20"
     (run,) = (tmp_path / "runs").iterdir()
     assert json.loads((run / "run.json").read_text())["ended"] == "SIGTERM"
 
 
-def test_a_training_that_is_interrupted_ends_by_the_signal(tmp_path: Path) -> None:
-    """The report, which loads many modules, leaves the exit status of Ctrl-C."""
+def test_a_training_that_is_interrupted_ends_by_the_signal(tmp_path: Path, quick_run: list[str]) -> None:
+    """The report leaves the exit status of Ctrl-C."""
     program = write(tmp_path, TRAIN + "\nraise KeyboardInterrupt\n")
-    ours = call(RUN, tmp_path, program, "4")
+    ours = call(quick_run, tmp_path, program, "4")
     assert ours.returncode == -signal.SIGINT
     assert "autoprof: 4 steps" in ours.stderr
 
@@ -262,18 +256,22 @@ def test_loader_workers_find_no_training(tmp_path: Path) -> None:
     assert result.stderr.count("autoprof run:") == 1
 
 
-def test_processes_that_train_have_a_run_each(tmp_path: Path) -> None:
-    """Processes of multiprocessing are recorded to their end; the one that started them has nothing to report."""
+def test_processes_that_train_have_a_run_each(tmp_path: Path, quick_run: list[str]) -> None:
+    """Processes of multiprocessing are recorded to their end; the one that started them has nothing to report.
+
+    autoprof takes children for trainings that have used the processor for a second.
+    """
     work = TRAIN.replace("\n", "\n    ").replace("int(sys.argv[1])", "4")
+    work += "\n    while os.times().user < 1.1: sum(range(10_000))"
     program = write(
         tmp_path,
-        f"import torch, multiprocessing\ndef work():{work}\nif __name__ == '__main__':\n"
+        f"import os, torch, multiprocessing\ndef work():{work}\nif __name__ == '__main__':\n"
         "    context = multiprocessing.get_context('fork')\n"
         "    processes = [context.Process(target=work) for _ in range(2)]\n"
         "    for process in processes: process.start()\n"
         "    for process in processes: process.join()\n",
     )
-    result = call(RUN, tmp_path, program)
+    result = call(quick_run, tmp_path, program)
     assert result.returncode == 0
     assert result.stderr.count("recording the training of Linear") == 2
     assert result.stderr.count("autoprof: 4 steps") == 2

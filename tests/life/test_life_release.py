@@ -123,8 +123,8 @@ def _first_use() -> None:
 
 
 def config(**changes: Any) -> dict[str, Any]:
-    """Return a configuration without sinks, changed."""
-    return {"sinks": {}, "sample": {"budget": None, "warmup": 0}, **changes}
+    """Return a configuration without sinks and FLOPs, changed."""
+    return {"sinks": {}, "sample": {"budget": None, "warmup": 0}, "flops": "off", **changes}
 
 
 RULES = [{"match": r"blocks\.\d", "memory": True, "detail": "shapes"}, {"match": "encoder|again"}]
@@ -135,9 +135,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "by itself": config(step="auto"),
     "manual": config(step="manual"),
     "each third step": config(sample={"every": 3, "warmup": 1}),
-    "no FLOPs": config(flops="off"),
+    "FLOPs": config(flops="auto"),
     "functions": config(functions=[{"path": "torch.nn.functional:mse_loss", "name": "Loss/MSE"}]),
-    "default sinks": {"sample": {"budget": None}},
+    "default sinks": {"sample": {"budget": None}, "flops": "off"},
     "all files": config(sinks={"jsonl": {}, "prometheus": {}}),
     "flight recorder": config(sinks={"jsonl": {}}, flight_recorder={"mode": "on"}),
     "a deep capture": config(sinks={"jsonl": {}}, deep={"steps": [4, 6]}),

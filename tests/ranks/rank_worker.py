@@ -1,4 +1,4 @@
-"""Train as one of two ranks over gloo: ``rank_worker.py CASE OUTPUT MEETING``, in a launcher's environment.
+"""Train as one of two ranks over gloo, in a launcher's environment.
 
 Cases: ``dead``: rank 1 kills itself after 30 steps, and the ranks do not communicate. ``slow``: rank 1 takes 10 ms
 longer in the backward of ``middle``.
@@ -7,7 +7,6 @@ longer in the backward of ``middle``.
 import gc
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,7 +70,7 @@ def train_with_slow_rank(rank: int, output: str, store: dist.Store) -> None:
     model = nn.parallel.DistributedDataParallel(Model(lambda: clock.advance((5 + 10 * rank) * MS)))
     clock.wait_in_backward(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    config = {"output": output, "sample": {"budget": None}}  # a busy machine uses a budget up
+    config = {"output": output, "sample": {"budget": None}, "flops": "off"}  # a busy machine uses a budget up
     session = open_session(model, config, clock=clock, optimizer=optimizer)
     for _ in range(STEPS):
         loss_of(model).backward()
@@ -107,18 +106,13 @@ def train_with_dead_rank(rank: int, output: str, killed: Path) -> None:
     os._exit(0)  # the end of a process group waits for all ranks
 
 
-def main() -> None:
+def train(rank: int, case: str, output: str, meeting: str) -> None:
     """Train 60 steps."""
-    case, output, meeting = sys.argv[1:]
+    os.environ |= {"WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank)}
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    rank = int(os.environ["RANK"])
     store = join_group(meeting, rank, 2)
     if case == "slow":
         train_with_slow_rank(rank, output, store)
     else:
         train_with_dead_rank(rank, output, Path(f"{meeting}-killed"))
-
-
-if __name__ == "__main__":
-    main()

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
+import rank_worker
 import torch
-from gloo_ranks import LIMIT_S
+from gloo_ranks import LIMIT_S, rank_context
 
 from autoprof import read_run
 from autoprof.frame import Phase
 from autoprof.summary import OTHER_TARGETS, Summary
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="needs a torch with distributed")
-WORKER = Path(__file__).with_name("rank_worker.py")
-PATHS = [str(WORKER.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}
 
 
 def train(folder: Path, case: str, *, status: int = 0) -> Summary:
     """Train two ranks as a launcher starts them, of which rank 1 ends with ``status``; return rank 0's summary."""
-    common = {"WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), case, str(folder / "runs"), str(folder / "meeting")],
-            env={**ENVIRONMENT, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.DEVNULL,
-        )
-        for rank in range(2)
-    ]
+    context = rank_context()
+    given = case, str(folder / "runs"), str(folder / "meeting")
+    ranks = [context.Process(target=rank_worker.train, args=(rank, *given)) for rank in range(2)]
     try:
-        assert [rank.wait(timeout=LIMIT_S) for rank in ranks] == [0, status]
-    finally:
         for rank in ranks:
+            rank.start()
+        for rank in ranks:
+            rank.join(LIMIT_S)
+        assert [rank.exitcode for rank in ranks] == [0, status]
+    finally:
+        for rank in filter(BaseProcess.is_alive, ranks):
             rank.kill()
-            rank.wait()
+            rank.join()
     (run,) = (folder / "runs").iterdir()
     summary = read_run(run).summary
     assert summary is not None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,8 +42,14 @@ def _accelerator() -> Simulated | None:
         pytest.skip(str(error))
 
 
+@pytest.fixture(scope="session")
+def _python(request: pytest.FixtureRequest) -> list[str] | None:
+    """The command that starts the child; the child itself starts none."""
+    return None if OUTCOMES in os.environ else request.getfixturevalue("forking_python").command
+
+
 @pytest.fixture
-def sim(_accelerator: Simulated) -> Iterator[Simulated]:
+def sim(_accelerator: Simulated, _python: list[str] | None) -> Iterator[Simulated]:
     """Return the accelerator, with kernels of 5 µs; all its work is done when the test ends."""
     yield _accelerator
     if _accelerator is not None:
@@ -60,7 +65,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     file = pyfuncitem.path
     if file not in _outcomes:
         items = [item.nodeid for item in pyfuncitem.session.items if item.path == file]
-        _outcomes[file] = _run(items, pyfuncitem.config.rootpath)
+        _outcomes[file] = _run(items, pyfuncitem.config.rootpath, pyfuncitem.funcargs["_python"])
     outcome = _outcomes[file].get(pyfuncitem.nodeid, {"outcome": "failed", "text": _outcomes[file][""]["text"]})
     if outcome["outcome"] == "skipped":
         pytest.skip(outcome["text"].removeprefix("Skipped: "))
@@ -69,7 +74,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-def _run(items: list[str], root: Path) -> dict[str, dict[str, str]]:
+def _run(items: list[str], root: Path, python: list[str]) -> dict[str, dict[str, str]]:
     """Run tests in a child; return their outcomes by name, and under the empty name the end of its output."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "outcomes.jsonl")
@@ -77,7 +82,7 @@ def _run(items: list[str], root: Path) -> dict[str, dict[str, str]]:
         environment = {**os.environ, OUTCOMES: str(path), "OMP_NUM_THREADS": "1"}
         for name in [name for name in environment if name.startswith("PYTEST_XDIST")]:
             del environment[name]
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *items]
+        command = [*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *items]
         limit_s = CHILD_LIMIT_S + TEST_LIMIT_S * len(items)
         with open(Path(folder, "output"), "w+", encoding="utf-8", errors="replace") as output:
             try:
