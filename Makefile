@@ -61,7 +61,7 @@ demo: $(DEMO)
 
 # Bytecode is kept also where the environment forbids it: each worker and child would compile every file again.
 test: $(READY)
-	PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(READY)
 	$(RUN) -m pytest -m slow

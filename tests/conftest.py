@@ -16,6 +16,13 @@ waits, and uses the core of another test meanwhile, also for a tensor of ten num
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 """Compile in the process itself: inductor's own workers would each import torch for graphs of a few operations."""
 
+LONGEST = (
+    "test_docs_blocks.py", "test_graphs_inductor.py", "test_simulated_zoo.py", "test_evidence.py",
+    "test_fault_processes.py", "test_fault_exit_status.py", "test_doctor.py", "test_fault_moments.py",
+    "test_diagnose_programs.py", "test_zoo.py", "test_life_release.py", "test_run_command.py",
+)  # fmt: skip
+"""The files that take longest: they come first, so that no core waits at the end for one that began late."""
+
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
@@ -48,6 +55,14 @@ def frozen_before() -> None:
     """Leave what earlier files and imports have made out of garbage collections: walking it takes half a second."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the files that take longest first; files that are named on the command line keep their order."""
+    if any(".py" in name for name in config.args):
+        return
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

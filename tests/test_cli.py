@@ -4,11 +4,11 @@ import argparse
 import json
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from forking_python import ForkingPython
 
 import autoprof
 from autoprof.cli import main, make_parser
@@ -54,9 +54,10 @@ def test_the_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert "targets" in json.loads(capsys.readouterr().out)["properties"]
 
 
-def test_the_command_exists() -> None:
+def test_the_command_exists(forking_python: ForkingPython) -> None:
     """``python -m autoprof`` is the command."""
-    found = subprocess.run([sys.executable, "-m", "autoprof", "--version"], capture_output=True, text=True, check=True)
+    command = [*forking_python.command, "-m", "autoprof", "--version"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == f"autoprof {autoprof.__version__}"
 
 

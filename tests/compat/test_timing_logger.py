@@ -6,7 +6,6 @@ import io
 import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from compat_builders import MS, Program
+from forking_python import ForkingPython
 
 from autoprof.compat.timing_logger import TimingLogger, log_timing, set_global_timing_logger
 from autoprof.errors import OutputError
@@ -261,13 +261,13 @@ def test_the_log_block_can_switch_everything_off(tmp_path: Path) -> None:
     assert (logger.summary().steps, list(tmp_path.iterdir())) == (0, [])
 
 
-def test_a_program_that_never_closes_loses_nothing(tmp_path: Path) -> None:
+def test_a_program_that_never_closes_loses_nothing(tmp_path: Path, forking_python: ForkingPython) -> None:
     """The interpreter's exit writes pending lines."""
     code = (
         "from autoprof.compat.timing_logger import TimingLogger; logger = TimingLogger('logs', enable_console=False); "
         "logger.log_timing('forward', 1.0); logger.step()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    subprocess.run([*forking_python.command, "-c", code], check=True, cwd=tmp_path)
     (log,) = (tmp_path / "logs").glob("timing_*.log")
     assert "Step 1" in log.read_text(encoding="utf-8")
 

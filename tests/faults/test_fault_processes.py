@@ -3,12 +3,12 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from children import Children, ends_alike, saved
+from forking_python import ForkingPython
 from kept_steps import kept_steps
 
 import autoprof
@@ -247,14 +247,16 @@ while ended != 77:
 
 @pytest.mark.parametrize("stride", [pytest.param(3, marks=pytest.mark.slow), 401])
 @pytest.mark.parametrize("phase", ["set-up", "step", "close"])
-def test_sigterm_at_any_moment_ends_the_process_with_whole_files(phase: str, stride: int, tmp_path: Path) -> None:
+def test_sigterm_at_any_moment_ends_the_process_with_whole_files(
+    phase: str, stride: int, tmp_path: Path, forking_python: ForkingPython
+) -> None:
     """At the n-th line of ours, for n over set-up, a step, and close: died of SIGTERM, and the run says so."""
     here = Path(__file__).parent
     code = MOMENTS.format(
         folders=[str(here), str(here.parent), str(here.parent / "engine")], phase=phase, stride=stride
     )
     found = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=True
+        [*forking_python.command, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=True
     )
     ends = [tuple(map(int, line.split())) for line in found.stdout.splitlines()]
     assert ends[-1][1] == 77

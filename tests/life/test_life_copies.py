@@ -95,11 +95,12 @@ LOAD = """
 import pickle, sys
 sys.modules["autoprof"] = None  # importing it raises
 import torch
-for way in ("torch", "pickle"):
-    with open(sys.argv[1] + way, "rb") as file:
+for name in sys.argv[1:]:
+    way = name.split("-")[1]
+    with open(name, "rb") as file:
         model = torch.load(file, weights_only=False) if way == "torch" else pickle.load(file)
     model(torch.ones(2, 2)).sum().backward()
-    torch.save(model, sys.argv[1] + way + "-again")
+    torch.save(model, name + "-again")
 """
 
 
@@ -114,10 +115,9 @@ def test_a_model_saved_in_the_middle_of_a_sampled_run_loads_without_autoprof(tmp
             torch.save(model, tmp_path / f"{step}-torch")
             (tmp_path / f"{step}-pickle").write_bytes(pickle.dumps(model))
             watched.step()
-    for step in range(2):
-        command = [sys.executable, "-W", "error", "-c", LOAD, str(tmp_path / f"{step}-")]
-        subprocess.run(command, check=True, timeout=120, cwd=tmp_path)
-        for way in ("torch", "pickle"):
-            loaded = torch.load(tmp_path / f"{step}-{way}-again", weights_only=False)
-            assert torch.equal(loaded[0].weight, model[0].weight)
-            loaded(torch.ones(2, 2))
+    names = [f"{step}-{way}" for step in range(2) for way in ("torch", "pickle")]
+    subprocess.run([sys.executable, "-W", "error", "-c", LOAD, *names], check=True, timeout=120, cwd=tmp_path)
+    for name in names:
+        loaded = torch.load(tmp_path / f"{name}-again", weights_only=False)
+        assert torch.equal(loaded[0].weight, model[0].weight)
+        loaded(torch.ones(2, 2))

@@ -1,13 +1,13 @@
 """The figure of a training run: its plots, omissions, notes and files."""
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from forking_python import ForkingPython
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -87,14 +87,14 @@ def test_the_figure_is_written_in_the_format_of_its_name(tmp_path: Path, suffix:
     assert path.read_bytes().lstrip().startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix])
 
 
-def test_a_notebook_shows_the_figure() -> None:
+def test_a_notebook_shows_the_figure(forking_python: ForkingPython) -> None:
     """The figure gives itself as PNG, and no pyplot is loaded."""
     code = (
         "import sys; from autoprof.logs import load_logs, plot_metrics; "
         f"figure = plot_metrics(load_logs({str(FIXTURES / 'seed.jsonl')!r}), None); "
         "print(figure._repr_png_()[:4] == b'\\x89PNG', 'matplotlib.pyplot' in sys.modules)"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = subprocess.run([*forking_python.command, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["True", "False"]
 
 

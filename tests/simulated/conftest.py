@@ -82,7 +82,8 @@ def _run(items: list[str], root: Path, python: list[str]) -> dict[str, dict[str,
         environment = {**os.environ, OUTCOMES: str(path), "OMP_NUM_THREADS": "1"}
         for name in [name for name in environment if name.startswith("PYTEST_XDIST")]:
             del environment[name]
-        command = [*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *items]
+        options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", ""]  # slow ones, too, where they are meant
+        command = [*python, "-m", "pytest", *options, *items]
         limit_s = CHILD_LIMIT_S + TEST_LIMIT_S * len(items)
         with open(Path(folder, "output"), "w+", encoding="utf-8", errors="replace") as output:
             try:

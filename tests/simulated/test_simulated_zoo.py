@@ -12,7 +12,7 @@ from engine_laws import check_laws, everything
 from torch import Tensor
 from torch.utils import _pytree as pytree
 from zoo_case import Arguments, Case, seed_everything
-from zoo_registry import quick_cases
+from zoo_registry import NASTIES
 from zoo_train import Record, train
 
 import autoprof
@@ -21,7 +21,7 @@ from autoprof.testing import ListSink
 if TYPE_CHECKING:
     from simulated_accelerator import Simulated
 
-CASES: Final = [case for case in quick_cases() if str(case).startswith("nasty/")]
+CASES: Final = NASTIES
 """A layer of ``torch.nn`` alone does on this device what it does in one of these."""
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.filterwarnings("error:::autoprof")]
 CANNOT_RUN: Final[Mapping[str, str]] = {

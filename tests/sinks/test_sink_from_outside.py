@@ -4,10 +4,10 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forking_python import ForkingPython
 
 import autoprof
 
@@ -59,11 +59,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def run(code: str, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True)
-
-
-def test_a_sink_of_another_package_is_one_file_there(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_sink_of_another_package_is_one_file_there(
+    tmp_path: Path, environment: dict[str, str], forking_python: ForkingPython
+) -> None:
     """Options, JSON Schema, frames, summary and ``autoprof show`` all come from its registration.
 
     A wrong option is named by its key; a package that fails, or whose name is no key, costs one warning each.
@@ -72,7 +70,8 @@ def test_a_sink_of_another_package_is_one_file_there(tmp_path: Path, environment
     sinks = "{jsonl: , count: {name: mine.json}}"
     settings = "sample: {budget: null}\ntargets: [{match: '0'}]\nflops: 'off'\n"  # no further warm-up steps
     config.write_text(f"output: {tmp_path / 'runs'}\nsinks: {sinks}\n{settings}")
-    done = run(PROGRAM, environment, str(config), str(out))
+    command = [*forking_python.command, "-c", PROGRAM, str(config), str(out)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert json.loads((Path(found["folder"]) / "rank0" / "mine.json").read_text()) == {

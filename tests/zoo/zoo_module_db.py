@@ -4,7 +4,7 @@
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -13,13 +13,12 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from zoo_case import Case, Subject, total
 
-QUICK: Final = (
-    "nn.BatchNorm2d", "nn.Conv2d", "nn.Embedding", "nn.LSTM", "nn.GRUCell", "nn.MultiheadAttention",
-    "nn.TransformerEncoderLayer", "nn.LazyConv2d", "nn.CTCLoss", "nn.Softplus", "nn.AdaptiveMaxPool2d",
-    "nn.Bilinear", "nn.ReLU",
-)  # fmt: skip
-"""A handful that runs wherever the tests run: at most ``FEW`` samples of each."""
-FEW: Final = 3
+QUICK: Final[Mapping[str, int]] = {
+    "nn.BatchNorm2d": 3, "nn.Conv2d": 3, "nn.Embedding": 2, "nn.LSTM": 3, "nn.GRUCell": 2, "nn.MultiheadAttention": 3,
+    "nn.TransformerEncoderLayer": 3, "nn.LazyConv2d": 3, "nn.CTCLoss": 3, "nn.Softplus": 3, "nn.AdaptiveMaxPool2d": 3,
+    "nn.Bilinear": 3, "nn.ReLU": 3,
+}  # fmt: skip
+"""A handful of modules that run wherever the tests run, with the number of their samples that do."""
 
 
 @cache
@@ -58,16 +57,26 @@ def _subject(info: Any, sample: Any) -> Subject:
     return Subject(model, lambda: (tuple(_fresh(list(given.args))), _fresh(dict(given.kwargs))), total)
 
 
+@cache
 def _builds(name: str) -> list[Callable[[], Subject]]:
     info = _infos()[name]
     samples = [sample for sample in _samples(info) if sample.forward_input is not None]
     return [lambda sample=sample: _subject(info, sample) for sample in samples]
 
 
-def module_cases(names: tuple[str, ...] | None = None, few: int | None = None) -> list[Case]:
-    """Return a case for every sample of every module of ``module_db`` (of these names, at most ``few`` of each)."""
-    cases = []
-    for name in _infos() if names is None else names:
-        for number, build in enumerate(_builds(name)[:few]):
-            cases.append(Case("torch.nn", f"{name.removeprefix('nn.')} {number}", build))
-    return cases
+def _case(name: str, number: int, build: Callable[[], Subject]) -> Case:
+    return Case("torch.nn", f"{name.removeprefix('nn.')} {number}", build)
+
+
+def quick_module_cases() -> list[Case]:
+    """Return the cases of ``QUICK``. The collection is imported when the first of them is built, not before."""
+    return [
+        _case(name, number, lambda name=name, number=number: _builds(name)[number]())
+        for name, samples in QUICK.items()
+        for number in range(samples)
+    ]
+
+
+def module_cases() -> list[Case]:
+    """Return a case for every sample of every module of ``module_db``."""
+    return [_case(name, number, build) for name in _infos() for number, build in enumerate(_builds(name))]

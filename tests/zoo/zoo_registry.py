@@ -8,7 +8,7 @@ import zoo_nasties
 import zoo_nasties_kinds  # noqa: F401 (adds its cases)
 import zoo_nasties_run  # noqa: F401
 from zoo_case import Case
-from zoo_module_db import FEW, QUICK, module_cases
+from zoo_module_db import module_cases, quick_module_cases
 
 PACKAGES: Final = ("torchvision", "timm", "transformers", "diffusers")
 """From the extra ``zoo``."""
@@ -17,7 +17,7 @@ NASTIES: Final = zoo_nasties.CASES
 
 def quick_cases() -> list[Case]:
     """Return what runs wherever the tests run."""
-    return [*NASTIES, *module_cases(QUICK, FEW)]
+    return [*NASTIES, *quick_module_cases()]
 
 
 def all_cases() -> list[Case]:
