@@ -224,8 +224,6 @@ class WorkRow:
     """Bytes that the operators without FLOPs read and write, by phase."""
     operators: Mapping[str, int] = field(default_factory=dict)
     """Tensors that operators compute, by phase; a grouped convolution computes one for each group."""
-    slowest_flops: float | None = None
-    """Operations of the module that is the row's ``slowest``, as a multiple of the median module of the name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
-from statistics import median
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
 from weakref import ref
@@ -85,11 +84,8 @@ class FlopMeter:
     ) -> None:
         self._names: dict[str, set[str]] = defaultdict(set)
         """The names of each fqn."""
-        self._members: dict[str, set[str]] = defaultdict(set)
-        """The fqns of each name."""
         for name, fqn in targets:
             self._names[fqn].add(name)
-            self._members[name].add(fqn)
         self._budget = budget
         self._model = ref(model)
         self._modules = sum(1 for _ in model.modules())
@@ -207,7 +203,7 @@ class FlopMeter:
             no_peak=found.reason or device.reason,
             peak=None if device.peak is None else f"{device.name}{form}",
             notes=mean.notes,
-            rows=tuple(_rows(summary, parts, device, self._members)),
+            rows=tuple(_rows(summary, parts, device)),
             kinds=tuple(_kinds(mean, device)),
             attention=tuple(_attention(mean)),
         )
@@ -227,10 +223,8 @@ def _rows(
     summary: Summary,
     parts: Parts,
     device: DevicePeak,
-    names: Mapping[str, Iterable[str]],
 ) -> Iterable[WorkRow]:
     lines = {line.name: line for line, _, _ in walk(name_lines(summary)[0])}
-    slowest = {row.name: row.slowest.fqn for row in summary.rows if row.slowest is not None}
     for name, (work, flops) in parts.items():
         line = lines.get(name)
         if line is None:
@@ -246,22 +240,7 @@ def _rows(
             double,
             _counts_by_phase(work.moved),
             _counts_by_phase(work.operators),
-            _over_median(_by_fqn(work) if name in slowest else {}, slowest.get(name), names.get(name, ())),
         )
-
-
-def _over_median(sizes: Mapping[str, int], fqn: str | None, members: Iterable[str]) -> float | None:
-    """Return the size of one member over that of the median one; None where either is unknown."""
-    usual = 0 if fqn is None else median([sizes.get(member, 0) for member in members])
-    return sizes.get(fqn or "", 0) / usual if usual else None
-
-
-def _by_fqn(work: FlopCount) -> Tally[str]:
-    """Return the operations of each module, those of modules inside included."""
-    found = Tally[str]()
-    for key, flops in work.rows.items():
-        found.update(dict.fromkeys(_enclosing(key.fqn), flops))
-    return found
 
 
 def _kinds(work: FlopCount, device: DevicePeak) -> Iterable[WorkKind]:

@@ -7,16 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from .._core.units import format_percent
+from ._bounds import FULL, MIN_SHARE
 from ._evidence import Evidence
 
-FIRM: Final = 2.0
-"""Times its bound at which a share of the step stands on a busy machine, too: processes that come and go make a phase
-longer by a part of it, not by the whole of it."""
-MOST_ADDED: Final = 0.1
-"""Share of the step that their coming and going adds to a phase at most: the wait is spread over all."""
-SPREAD: Final = 0.5
-"""Part of the lengthening of some phases by which the rest of the step is longer, from which on the wait for a
-processor may be the reason: it makes all phases longer alike."""
 QUIET: Final = "a quiet machine: other processes hold its processors"
 """The missing signal of a rule that cannot tell the program from other processes."""
 
@@ -38,12 +31,8 @@ class Contention:
     @property
     def by_others(self) -> bool:
         """Whether other processes make this one wait."""
-        # Busy share of the machine that counts as full where the wait of the thread is not measured.
-        # Share of the time in which the training thread waits for a processor, from which times are not the program's
-        # own.
-        waits = self.busy >= 0.95 if self.waiting is None else self.waiting >= 0.1
-        # They hold a tenth of the machine at least before the wait is called theirs.
-        return waits and self.others >= 0.1 * self.machine_cores
+        waits = self.busy >= FULL if self.waiting is None else self.waiting >= MIN_SHARE
+        return waits and self.others >= MIN_SHARE * self.machine_cores
 
 
 def contention(run: Evidence) -> Contention | None:

@@ -33,8 +33,8 @@ from ._python_threads import ThreadMonitor
 from ._rule import MIN_STEPS
 from ._stacks import StackMonitor
 
+# Times as long as the last look at the variables took, until the next one: a fifth of the budget of 1 %.
 LOOK_PAUSE: Final = 500
-"""Times as long as the last look at the variables took, until the next one: a fifth of the budget of 1 %."""
 
 
 class CallMonitor:
@@ -157,6 +157,8 @@ class Diagnosis(Observer):
         self._kept = KeptTensorsProbe()
         self._first_memory: dict[str, int] = {}
         """The first reading of each kind."""
+        self._grown_step: int | None = None
+        """The last step, where memory was well above the first reading."""
         self._first_heap: int | None = None
         self._heap_growth: int | None = None
         self._next_look_ns = 0
@@ -172,8 +174,10 @@ class Diagnosis(Observer):
         self._collections.step(raw.step, step_ns)
         self._calls.step(raw, begun_ns, step_ns)
         self._stacks.step(raw)
-        if raw.memory and not raw.warmup and self._memory_grows(raw.memory):
-            self._look(raw.step)
+        if raw.memory and not raw.warmup:
+            self._grown_step = raw.step if self._memory_grows(raw.memory) else None
+            if self._grown_step is not None:
+                self._look(raw.step)
         return raw
 
     def _memory_grows(self, memory: Mapping[str, int]) -> bool:
@@ -211,8 +215,8 @@ class Diagnosis(Observer):
 
         Return the facts, from which the saved run is diagnosed again.
         """
-        if self._collector.memory_grows:
-            self._kept.look(sys._getframe(), self._collector.last_step)
+        if self._grown_step is not None:
+            self._kept.look(sys._getframe(), self._grown_step)
             self._read_heap()
         self._final = self._measured(final=True)
         return {"facts": self._final.to_dict()}

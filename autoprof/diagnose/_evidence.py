@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from .._capture.hooks.sizes import ModuleSize
-from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
+from .._stats.intervals import Interval, median_from_quantiles
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Row, Summary
 from ._bounds import MANY_OPERATORS, SEVERAL
@@ -24,7 +24,11 @@ MEMORY_KINDS: Final = ("allocated_bytes", "rss_bytes")
 """Readings that show growth, the better one first: an allocator counts tensors, the resident set everything."""
 SHARED_NAME: Final = re.compile(r"\*|\d+-\d+|\d+,\d+\.\.\d+")
 """The part of a name that stands for several modules: ``layers.*``, ``0-3``, ``2,4..18``."""
-LONGEST_STEPS: Final = 8
+MIN_GROWTH_BYTES: Final = 16 * 2**20
+"""Growth of memory from which on it may be a leak: the C library takes and frees arenas of megabytes."""
+MIN_GROWTH: Final = 0.05
+"""The same over the first reading: caches and fragments grow with the size of the process."""
+KEPT_LONGEST: Final = 8
 """Longest steps kept: enough to recognise a recurring cause."""
 
 
@@ -45,14 +49,19 @@ class RowWork(NamedTuple):
     operators: float
 
 
+NO_WORK: Final = RowWork(0.0, 0.0, 0.0)
+
+
 class RowCost(NamedTuple):
-    """The own time of a row in a mean step, and the time that its arithmetic and its number of operators explain."""
+    """The own time of a row in a mean step, and the times that explain it; ``work`` is None where it is not counted."""
 
     row: Row
     ns: float
-    arithmetic_ns: float
-    launch_ns: float
-    work: RowWork
+    arithmetic_ns: float = 0.0
+    launch_ns: float = 0.0
+    beyond_backward_ns: float = 0.0
+    """The own time of a forward by which it takes longer than its backward, which has as much arithmetic at least."""
+    work: RowWork | None = None
 
     @property
     def explained_ns(self) -> float:
@@ -62,13 +71,19 @@ class RowCost(NamedTuple):
     @property
     def pieces_ns(self) -> float:
         """The whole time, of a row of so many operators that launching them takes most of it."""
-        is_launched = self.work.operators >= MANY_OPERATORS and 2 * self.launch_ns >= self.ns
+        is_launched = self.work is not None and self.work.operators >= MANY_OPERATORS and 2 * self.launch_ns >= self.ns
         return self.ns if is_launched else 0.0
 
     @property
+    def beyond_work_ns(self) -> float:
+        """The time beyond its work, of a row that takes several times as long."""
+        is_beyond = self.work is not None and self.ns > SEVERAL * self.explained_ns
+        return self.ns - self.explained_ns if is_beyond else 0.0
+
+    @property
     def unexplained_ns(self) -> float:
-        """The time beyond that, of a row that takes several times as long."""
-        return self.ns - self.explained_ns if self.ns > SEVERAL * self.explained_ns else 0.0
+        """The time that neither the work nor the backward explains."""
+        return max(self.beyond_work_ns, self.beyond_backward_ns)
 
 
 @dataclass(frozen=True)
@@ -80,13 +95,11 @@ class Evidence:
     longest: tuple[LongStep, ...] = ()
     memory: tuple[tuple[int, int], ...] = ()
     memory_kind: str | None = None
-    unattributed: Interval | None = None
-    """The mean time of a step in no span, in nanoseconds; None where no frames were seen."""
     series: PhaseSeries = field(default_factory=PhaseSeries)
     memory_peaks: tuple[int, ...] = ()
     """The highest level of the process up to each reading of ``memory``, in bytes; empty where it was not read."""
     costs: Mapping[tuple[str, Phase], RowCost] = field(default_factory=dict)
-    """The counted rows by name and phase; empty where the work was not counted."""
+    """The costs of the modules' rows by name and phase, as the ledger has them."""
 
     @cached_property
     def rows(self) -> dict[Phase, list[Row]]:
@@ -123,8 +136,8 @@ class Evidence:
 
 
 def enough_growth(first_bytes: int) -> float:
-    """Return the growth from which on it may be a leak: the C library takes and frees arenas of megabytes."""
-    return max(16 * 2**20, 0.05 * first_bytes)
+    """Return the growth of memory from which on it may be a leak."""
+    return max(MIN_GROWTH_BYTES, MIN_GROWTH * first_bytes)
 
 
 class EvidenceCollector:
@@ -139,14 +152,11 @@ class EvidenceCollector:
         """Number of readings in a stretch."""
         self._in_stretch = 0
         self._series = PhaseSeries()
-        self._steps = 0
-        self._unattributed_ns = 0
-        self._squares = 0.0
 
     @property
     def steps(self) -> int:
         """The number of recorded steps so far, warm-up excluded."""
-        return self._steps
+        return self._series.steps
 
     def add(self, frame: StepFrame) -> None:
         """Add a frame."""
@@ -157,20 +167,15 @@ class EvidenceCollector:
         if run.warmup:
             return
         self._series.add(run.steps, run.step_ns, run.layout, run.total_ns)
-        inside = run.total_ns.take(run.layout.roots, axis=1).sum(axis=1).tolist()
         for at, step in enumerate(run.steps):
             step_ns, memory = run.step_ns[at], run.memory[at]
-            self._steps += 1
-            unattributed_ns = step_ns - inside[at]
-            self._unattributed_ns += unattributed_ns
-            self._squares += float(unattributed_ns) ** 2
             if memory:
                 self._add_memory(step, memory)
-            if len(self._longest) < LONGEST_STEPS or step_ns > self._longest[-1].step_ns:
+            if len(self._longest) < KEPT_LONGEST or step_ns > self._longest[-1].step_ns:
                 # A view of the times would keep the whole matrix alive.
                 self._longest.append(LongStep(step, step_ns, run.layout, run.total_ns[at].copy()))
                 self._longest.sort(key=lambda one: -one.step_ns)
-                del self._longest[LONGEST_STEPS:]
+                del self._longest[KEPT_LONGEST:]
 
     def _add_memory(self, step: int, memory: Mapping[str, int]) -> None:
         if self._memory_kind is None:
@@ -192,24 +197,13 @@ class EvidenceCollector:
             self._memory = [min(pair, key=lambda one: one[1]) for pair in pairs]
             self._stretch *= 2
 
-    @property
-    def last_step(self) -> int:
-        """The last step with a reading of memory; 0 without one."""
-        return self._memory[-1][0] if self._memory else 0
-
-    @property
-    def memory_grows(self) -> bool:
-        """Whether the last reading of memory is well above the first one."""
-        return len(self._memory) > 1 and self._memory[-1][1] - self._memory[0][1] > enough_growth(self._memory[0][1])
-
     def longest(self) -> tuple[LongStep, ...]:
         """Return the longest steps, the longest first."""
         return tuple(self._longest)
 
     def evidence(self, summary: Summary, facts: RunFacts) -> Evidence:
         """Return the evidence for the rules."""
-        rest = mean_from_moments(self._steps, self._unattributed_ns, self._squares) if self._steps else None
         readings = tuple((step, level) for step, level, _ in self._memory)
         peaks = tuple(peak for _, _, peak in self._memory if peak is not None)
         known = peaks if len(peaks) == len(readings) else ()
-        return Evidence(summary, facts, self.longest(), readings, self._memory_kind, rest, self._series, known)
+        return Evidence(summary, facts, self.longest(), readings, self._memory_kind, self._series, known)

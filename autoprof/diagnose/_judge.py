@@ -8,8 +8,9 @@ from typing import Final
 
 from .._core.plugins import PartKind
 from ..summary import Finding, LedgerEntry, Summary
+from ._bounds import MIN_SHARE
 from ._claims import settle
-from ._contention import FIRM, MOST_ADDED, QUIET, conditions, contention
+from ._contention import QUIET, conditions, contention
 from ._evidence import Evidence
 from ._ledger import build_ledger, row_costs
 from ._rule import MIN_STEPS, Rule
@@ -38,20 +39,23 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
 def _judge(run: Evidence, ledger: tuple[LedgerEntry, ...]) -> tuple[Finding, ...]:
     rules, steps, used = find_rules(), run.summary.steps, contention(run)
     enough, crowded = steps >= MIN_STEPS, used is not None and used.by_others
+    on_cpu = run.summary.clock == "host" and run.facts.environment.device == "cpu"
     few = abstain("", f"recorded steps ({MIN_STEPS} needed, {steps} so far)", "let the run continue")
+    no_device = abstain("", "a GPU", "nothing to do when the model trains on the CPU")
     found: list[Finding] = []
     for rule in rules.values():
         try:
-            finding = rule.judge(run) if enough or not rule.needs_steps else None
+            absent = on_cpu and rule.needs_device
+            finding = no_device if absent else rule.judge(run) if enough or not rule.needs_steps else None
         except Exception as error:  # the other package's code may raise anything
             RULE_KIND.exclude_failed(rule, error)
             continue
         if not enough and (finding is None or finding.severity == "info"):
-            finding = replace(few, rule=rule.name)
+            finding = few
         if crowded and finding is not None and _may_be_contention(rule, finding):
             finding = abstain(rule.name, QUIET, "stop them and measure again", finding.evidence)
         if finding is not None and (steps or finding.severity != "info"):
-            found.append(_without_device(rule, run, finding) if enough else finding)
+            found.append(replace(finding, rule=rule.name))
 
     def key(finding: Finding) -> tuple[bool, bool, int]:
         first = enough and rules[finding.rule].comes_first
@@ -62,26 +66,15 @@ def _judge(run: Evidence, ledger: tuple[LedgerEntry, ...]) -> tuple[Finding, ...
 
 
 def _may_be_contention(rule: Rule, finding: Finding) -> bool:
-    """Return whether other processes may have caused a finding: unless it has a rhythm, or is far above its bound."""
+    """Return whether other processes may have caused a finding: unless it has a rhythm, or is far above its bound.
+
+    They add little to the share of one phase, because the wait for a processor is spread over all.
+    """
     shown = finding.evidence
     has_rhythm = shown.get("every") is not None
     if finding.severity == "info" or has_rhythm or not rule.host_times or "share_low" not in shown:
         return False
-    bound = shown.get("bound", 0.0)
-    return bool(shown["share_low"] < min(FIRM * bound, bound + MOST_ADDED))
-
-
-def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
-    """Return the same abstention for all rules about devices where the model trains on the CPU.
-
-    One that lacks the formula of an operator has something to judge there as well.
-    """
-    on_cpu = run.summary.clock == "host" and run.facts.environment.device == "cpu"
-    if not on_cpu or not rule.needs_device or finding.severity != "info":
-        return finding
-    if finding.why.startswith("inconclusive") or "no formula" in finding.why:
-        return finding
-    return abstain(rule.name, "a GPU", "nothing to do when the model trains on the CPU")
+    return bool(shown["share_low"] < shown.get("bound", 0.0) + MIN_SHARE)
 
 
 def diagnose(run: Evidence) -> Summary:

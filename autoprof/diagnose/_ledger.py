@@ -53,25 +53,45 @@ def row_works(run: Evidence) -> dict[tuple[str, Phase], RowWork]:
 
 
 def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
-    """Return the cost of each counted row in a mean step, and the time that its work explains.
+    """Return the cost of each module's row in a mean step, and the time that its work explains.
 
     The work is turned into time at the rates of the slowest kinds of operators on one core. Where the other rows of a
     run, by the time of the median one, reach only a part of these, so may this one: a row is not long because its
     machine is slow.
     """
     works, steps, running = row_works(run), max(run.summary.steps, 1), _running(run)
-    times = DEVICE_TIMES if run.summary.clock == "device" else 1.0
-    costs = []
+    times, beyond = DEVICE_TIMES if run.summary.clock == "device" else 1.0, _beyond_backward(run)
+    found = {}
     for row in _module_rows(run):
+        cost = RowCost(row, row.self_ns / steps * running, beyond_backward_ns=beyond.get(row, 0) / steps * running)
         work = works.get((row.name, row.phase))
         if work is not None:
             arithmetic_ns = work.flops / (SLOWEST_FLOPS_PER_NS * times) + work.moved / (SLOWEST_BYTES_PER_NS * times)
-            costs.append(RowCost(row, row.self_ns / steps * running, arithmetic_ns, work.operators * OPERATOR_NS, work))
-    found = {(cost.row.name, cost.row.phase): cost for cost in costs}
-    for key, cost in found.items():
-        if cost.unexplained_ns >= MIN_CANDIDATE * run.summary.step_mean_ns:
+            cost = cost._replace(arithmetic_ns=arithmetic_ns, launch_ns=work.operators * OPERATOR_NS, work=work)
+        found[row.name, row.phase] = cost
+    costs = [cost for cost in found.values() if cost.work is not None]
+    for cost in costs:
+        if cost.beyond_work_ns >= MIN_CANDIDATE * run.summary.step_mean_ns:
             slower = max(_usual_times([other for other in costs if other.row.name != cost.row.name]), 1.0)
-            found[key] = cost._replace(arithmetic_ns=cost.arithmetic_ns * slower, launch_ns=cost.launch_ns * slower)
+            found[cost.row.name, cost.row.phase] = cost._replace(
+                arithmetic_ns=cost.arithmetic_ns * slower, launch_ns=cost.launch_ns * slower
+            )
+    return found
+
+
+def _beyond_backward(run: Evidence) -> dict[Row, int]:
+    """Return the own time by which forwards take longer than their backwards, of modules with code of the program.
+
+    Of torch's own classes only those that hold others are such: a pool does nothing but its operator.
+    """
+    forward, backward = (run.rows.get(phase, []) for phase in (Phase.FORWARD, Phase.BACKWARD))
+    holding, back_ns = {row.parent for row in forward}, {row.name: row.total_ns for row in backward}
+    found = {}
+    for row in forward:
+        size = run.size(row.fqn)
+        is_code = row.name in holding or (size is not None and not size.kind.startswith("torch."))
+        if is_code and row.name in back_ns:
+            found[row] = max(min(row.self_ns, row.total_ns - back_ns[row.name]), 0)
     return found
 
 
@@ -122,7 +142,7 @@ def _rows(run: Evidence) -> Iterator[LedgerEntry]:
         if row.phase in WAITING or row.phase in CHOSEN:
             state = "waiting" if row.phase in WAITING else "choice"
         elif cost is not None:
-            state = "arithmetic"
+            state = "uncounted" if cost.work is None else "arithmetic"
             beyond = round(ns * cost.unexplained_ns / max(cost.ns, 1.0))
             if beyond:
                 ns -= beyond

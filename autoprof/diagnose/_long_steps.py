@@ -16,8 +16,6 @@ class Cause(NamedTuple):
     name: str | None
     why: str
     next: str
-    by_others: bool = True
-    """Whether other processes may have caused it."""
 
 
 def is_named_elsewhere(run: Evidence, outliers: list[LongStep], lost_ns: int) -> bool:
@@ -42,4 +40,4 @@ def collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
         f"{others} other steps."
     )
     advice = "gc.freeze() after set-up, or gc.disable() and a gc.collect() between epochs"
-    return Cause(GARBAGE, why, advice, by_others=False)
+    return Cause(GARBAGE, why, advice)

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from .._capture.memory import bytes_of, extents
 from .._core.units import format_bytes
+from ._bounds import MANY
 
 TORCH: Final = "torch"
-MANY_GROUPS: Final = 8
-"""Groups of about one parameter each from which on they are worth a word: programs have two, or one for each layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def advise_faster(optimizers: Sequence[OptimizerInfo]) -> str:
 
 
 def _advise_faster(one: OptimizerInfo) -> str:
-    if one.groups >= MANY_GROUPS and 2 * one.groups > one.tensors:
+    if one.groups >= MANY and 2 * one.groups > one.tensors:
         return (
             f"{one.kind} has {one.groups} groups for {one.tensors} parameters, and updates each group on its own: put "
             "the parameters with the same settings into one group"

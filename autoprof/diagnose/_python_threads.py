@@ -9,13 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Thread, get_ident
 from time import perf_counter_ns
-from typing import Final
 
-MIN_CORES: Final = 0.05
-"""Processors that a thread keeps busy before it is named; autoprof's own and progress bars stay below."""
-
-BUSY_CORES: Final = 0.3
-"""Processors that a thread keeps busy, from which on it may hold the interpreter for a good part of the time."""
+from ._bounds import MIN_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +48,10 @@ class ThreadMonitor:
                 self._cpu_ns[key] = self._cpu_ns.get(key, (cpu_ns, 0))[0], cpu_ns
 
     def busy(self) -> tuple[PythonThread, ...]:
-        """Return the threads that compute, the one with most CPU time first."""
+        """Return the threads that compute, the one with most CPU time first; progress bars take less."""
         wall_ns = max(self._last_ns - self._first_ns, 1)
         threads = ((name, max(last - first, 0) / wall_ns) for (_, name), (first, last) in self._cpu_ns.items())
-        found = [PythonThread(name, round(cores, 3)) for name, cores in threads if cores >= MIN_CORES]
+        found = [PythonThread(name, round(cores, 3)) for name, cores in threads if cores >= MIN_SHARE]
         return tuple(sorted(found, key=lambda one: -one.cores))
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..summary import Finding
+from ._bounds import MIN_SAMPLES
 from ._evidence import Evidence
 from ._experiment import Experiment
 
-MIN_STEPS: Final = 5
-"""Recorded steps before any rule judges, warm-up excluded: the intervals of fewer are too wide to say anything."""
+# Recorded steps before any rule judges, warm-up excluded.
+MIN_STEPS: Final = MIN_SAMPLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Rule:
 
     ``judge`` returns a finding, an abstention (severity ``info``), or None where nothing stands out. ``order`` is the
     position among abstentions and among findings of equal gain; rules of equal order follow by name.
-    ``needs_device``: on the CPU it has nothing to judge, and says only that. ``host_times``: it abstains where other
+    ``needs_device``: on the CPU it is not asked. ``host_times``: it abstains where other
     processes hold the processors, if its ``share_low`` is below twice its ``bound``, and the wait for a processor may
     be the reason. ``comes_first``: its findings make the other figures doubtful, whatever the gain. ``needs_steps``: it
     judges recorded steps, and abstains while there are few; the others count events of any step. ``experiment``: the

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Final
 
 from .._core.units import format_ms, format_percent
 from ..frame import Phase
+from ._bounds import MIN_SHARE
 from ._contention import is_crowded
 from ._evidence import Evidence
-
-MIN_SHARE: Final = 0.05
-"""Share of the step from which on the calls of a module are worth a note."""
 
 
 def setting_notes(run: Evidence, found: Collection[str | None] = ()) -> Iterator[str]:

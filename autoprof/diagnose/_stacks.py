@@ -15,17 +15,16 @@ from .._stats.intervals import proportion_factors
 from ..frame import BACKWARD_NAME, TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..probes._call_table import Site
 from ..probes.stacks import Sites, StackProbe, StackSample
-from ._bounds import NEARLY_ALL
+from ._bounds import LARGE_SHARE, MIN_SAMPLES, MIN_SHARE, NEARLY_ALL
 from ._calls import CallSite, call_site, format_place
 
 UNATTRIBUTED: Final = "unattributed"
 """The key of samples in no span; those in a span have its phase and name, those in excluded time ``EXCLUDED``."""
 EXCLUDED: Final = "excluded"
-MIN_SAMPLES: Final = 5
-"""Samples from which on lines are named."""
-FEW_SAMPLES: Final = 10
-"""Samples below which their number is said."""
-MAX_KEPT: Final = 256
+SHARED_LINE: Final = 0.2
+"""Share of all other samples from which on a line calls the training itself (``trainer.train()``), so that a line below
+it is named."""
+KEPT_KINDS: Final = 256
 """Kinds of time, lines of each, and steps whose samples wait for their frames."""
 
 
@@ -42,7 +41,7 @@ class StackTable:
         """The lines that certainly have a good part of the time, the longest first."""
         if self.samples < MIN_SAMPLES:
             return ()
-        return tuple(line for line in self.lines if self.share_low(line) > 0.1)
+        return tuple(line for line in self.lines if self.share_low(line) > MIN_SHARE)
 
     def share(self, line: CallSite) -> float:
         """Return the line's share of this kind of time."""
@@ -65,7 +64,7 @@ class StackTable:
 
     def describe(self, share: float) -> str:
         """Return the lines as text, each with its part of ``share``, a fraction of the step or of the whole time."""
-        few = f" ({self.samples} samples)" if self.samples < FEW_SAMPLES else ""
+        few = f" ({self.samples} samples)" if self.samples < 2 * MIN_SAMPLES else ""
         return ", ".join(
             f"{describe_line(line)}{_source(line)}{line.path}, {format_percent(self.share(line) * share)}{few}"
             for line in self.named
@@ -150,7 +149,7 @@ class StackMonitor:
                 inside.append((at_ns - begun_ns - before_ns, sample))
         if inside:
             self._waiting.setdefault(raw.step, []).extend(inside)
-            if len(self._waiting) > MAX_KEPT:
+            if len(self._waiting) > KEPT_KINDS:
                 del self._waiting[next(iter(self._waiting))]
 
     def frames(self, run: FrameRun) -> None:
@@ -187,19 +186,19 @@ class StackMonitor:
         self._total_ns += step_ns
         self._explained_ns += int(total_ns[:, self._explained].sum())
         self._own_ns += int(layout.self_ns(total_ns)[:, self._holding].sum())
-        # Sampling begins when a tenth of the recorded steps is in no span, or waits for data.
-        unexplained = self._explained_ns <= 0.9 * self._total_ns
-        # Two recorded steps decide it: a wrong decision costs some samples.
-        # It also begins when the own code of modules that hold others, or the loss's backward, takes three tenths.
-        if self._frames >= 2 and (unexplained or self._own_ns >= 0.3 * self._total_ns):
+        # Sampling begins when a tenth of the recorded steps is in no span, or waits for data; or when the own code of
+        # modules that hold others, or the loss's backward, takes three tenths. Two recorded steps decide it: a wrong
+        # decision costs some samples.
+        unexplained = self._explained_ns <= (1 - MIN_SHARE) * self._total_ns
+        if self._frames >= 2 and (unexplained or self._own_ns >= LARGE_SHARE * self._total_ns):
             self._probe.enable()
 
     def _add(self, kind: str, sample: StackSample) -> None:
-        if kind not in self._tables and len(self._tables) >= MAX_KEPT:
+        if kind not in self._tables and len(self._tables) >= KEPT_KINDS:
             return
         table = self._tables.setdefault(kind, {})
         key = sample.users, sample.inner
-        sums = table.setdefault(key if key in table or len(table) < MAX_KEPT else ((), None), [0, 0])
+        sums = table.setdefault(key if key in table or len(table) < KEPT_KINDS else ((), None), [0, 0])
         sums[0] += 1
         sums[1] += sample.weight_ns
 
@@ -256,9 +255,7 @@ class StackMonitor:
                 total += count
                 for line in {user[:2] for user in users}:
                     counts[line] += count
-        # A line with this share of all other samples calls the training itself (`trainer.train()`), so a line below it
-        # is named.
-        return {line for line, count in counts.items() if count >= 0.2 * total}
+        return {line for line, count in counts.items() if count >= SHARED_LINE * total}
 
 
 def _pauses(raw: RawStep) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -10,8 +10,8 @@ from .._core.units import format_ms, format_percent
 from .._stats.intervals import Interval
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Finding, Row, Severity, Work
-from ._bounds import CAUSE_SHARE, CRITICAL, CRITICAL_SHARE, MARGIN, MIN_SHARE, NEARLY_ALL
-from ._contention import SPREAD, is_crowded
+from ._bounds import CAUSE_SHARE, LARGE_SHARE, MARGIN, MIN_SHARE, MOST, NEARLY_ALL, SEVERAL
+from ._contention import is_crowded
 from ._evidence import Evidence
 from ._rare import RareTime
 
@@ -80,7 +80,7 @@ class ExceededBound:
         evidence: Mapping[str, Any] | None = None,
     ) -> Finding:
         """Return the finding; without ``gain_ns`` the whole mean time can be gained."""
-        critical = self.share.low >= max(CRITICAL * self.bound, CRITICAL_SHARE)
+        critical = self.share.low >= max(SEVERAL * self.bound, LARGE_SHARE)
         severity: Severity = "critical" if critical else "warning"
         gain = round(self.mean_ns if gain_ns is None else gain_ns)
         merged = {**self.evidence, **(evidence or {})}
@@ -112,60 +112,59 @@ def threshold_time(
     return inconclusive(rule, share, bound, evidence) if position == "near" else None
 
 
-def or_rare(
-    found: ExceededBound | Finding | None,
+def threshold_phase(
     rule: str,
     run: Evidence,
+    ns: Interval,
     mean_ns: float,
     bound: float,
     phase: Phase,
+    *,
+    step: Interval | None = None,
     explained_ns: float = 0.0,
 ) -> ExceededBound | Finding | None:
-    """Judge a phase by the sum over the run where only some steps spend this time.
+    """Compare the time of a phase with its bound (``threshold_time``), or else the part that only some steps take.
 
-    ``found`` is the judgement by the time of each step: it stands, and the steps are named. ``explained_ns`` is the
-    mean time of it that other rules judge.
+    That is judged by its sum over the run, as a tenth of it, without the mean time ``explained_ns`` that other rules
+    judge. Where the time is that of some steps in any case, these are named.
     """
-    mean_share = mean_ns / run.summary.step_mean_ns
+    found, steps = threshold_time(rule, run, ns, mean_ns, bound, phase, step=step), run.summary.steps
     if isinstance(found, ExceededBound):
         rare = run.series.rare((phase,), _explained(run, (phase,)))
-        if rare is None or rare.share.middle < CAUSE_SHARE * mean_share:
+        if rare is None or rare.share.middle < CAUSE_SHARE * found.mean_share:
             return found
-        return replace(found, rare=rare, evidence={**rare_evidence(rare, bound, run.summary.steps), **found.evidence})
-    rare = _rare_time(run, (phase,))
+        return replace(found, rare=rare, evidence={**rare_evidence(rare, bound, steps), **found.evidence})
+    rare = rare_time(run, (phase,))
     if rare is None:
         return found
     share = Interval(*(max(part - explained_ns / run.summary.step_mean_ns, 0.0) for part in rare.share))
-    if classify(share, bound) != "above":
+    if classify(share, MIN_SHARE) != "above":
         return found
-    evidence = rare_evidence(rare, bound, run.summary.steps)
-    return ExceededBound(rule, mean_ns, share, mean_share, bound, phase, evidence, rare)
+    evidence = rare_evidence(rare, MIN_SHARE, steps)
+    return ExceededBound(rule, mean_ns, share, mean_ns / run.summary.step_mean_ns, MIN_SHARE, phase, evidence, rare)
 
 
 def threshold_rows(
     rule: str, run: Evidence, rows: list[Row], bound: float = MIN_SHARE
 ) -> ExceededBound | Finding | None:
-    """Compare the self time of rows, all of one phase, with its bound: see ``threshold_time``.
-
-    Where the median step has less, the sum decides over the time that only some steps take.
-    """
+    """Compare the self time of rows, all of one phase, with its bound: see ``threshold_phase``."""
     mean_ns = sum(row.self_ns for row in rows) / run.summary.steps
-    found = threshold_time(rule, run, run.self_time(rows), mean_ns, bound, rows[0].phase)
-    return or_rare(found, rule, run, mean_ns, bound, rows[0].phase)
+    return threshold_phase(rule, run, run.self_time(rows), mean_ns, bound, rows[0].phase)
 
 
-def rare_time(run: Evidence, phase: Phase) -> RareTime | None:
-    """Return the time that some steps spend in a phase beyond the others; a module's phases are one.
+def phase_groups(phases: Iterable[Phase]) -> set[tuple[Phase, ...]]:
+    """Return the phases as groups that are judged together: those of modules are one."""
+    return {MODULE_PHASES if phase.traits.in_module else (phase,) for phase in phases}
+
+
+def rare_time(run: Evidence, phases: Sequence[Phase]) -> RareTime | None:
+    """Return the time that some steps spend in these phases beyond the others.
 
     On a busy machine it has to have a rhythm, a begin or an end, and the rest of these steps has to be as usual: else
     it may be the wait for a processor, of processes that come and go.
     """
-    return _rare_time(run, MODULE_PHASES if phase.traits.in_module else (phase,))
-
-
-def _rare_time(run: Evidence, phases: Sequence[Phase]) -> RareTime | None:
     found = run.series.rare(phases, _explained(run, phases))
-    by_machine = found is not None and (not found.has_pattern or found.elsewhere >= SPREAD)
+    by_machine = found is not None and (not found.has_pattern or found.elsewhere >= MOST)
     return None if by_machine and is_crowded(run) else found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..frame import Phase
 from ..summary import WhatIf
+from ._bounds import MIN_SHARE
 from ._evidence import Evidence
 from ._rule import MIN_STEPS
 
@@ -45,7 +46,7 @@ def saved_bytes(run: Evidence) -> int | None:
     checkpoints its children, whose own memory was not measured, is left out.
     """
     recomputed = run.rows.get(Phase.RECOMPUTE, [])
-    rows = [row for row in recomputed if row.memory_growth_bytes is not None or row.self_ns > 0.1 * row.total_ns]
+    rows = [row for row in recomputed if row.memory_growth_bytes is not None or row.self_ns > MIN_SHARE * row.total_ns]
     names = {row.name for row in rows}
     growths = [row.memory_growth_bytes for row in rows if row.parent not in names or row.parent == row.name]
     known = [max(growth, 0) for growth in growths if growth is not None]

@@ -183,19 +183,3 @@ class SlowBackward(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         ctx.clock.advance(20 * ROWS * US)
         return gradients[0], None
-
-
-class FrontEnd(Pool):
-    """A layer of the program without parameters and without gradients."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.clock.advance(round(x.numel() * self.times * US))
-        return x.detach() * 2
-
-
-@pytest.mark.parametrize(("times", "named"), [(30.0, ["0"]), (1.0, [])])
-def test_a_front_end_without_gradients_that_takes_much_of_the_step_is_named(times: float, named: list[str]) -> None:
-    """It has no backward, so that neither siblings nor operations tell whether it is long."""
-    clock = FakeClock()
-    model = nn.Sequential(FrontEnd(clock, times), Stage(clock), Stage(clock))
-    assert accused(train(model, clock)) == named

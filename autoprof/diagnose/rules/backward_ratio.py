@@ -15,17 +15,13 @@ from ..._stats.intervals import Interval
 from ...frame import Phase
 from ...summary import Finding, Row
 from .. import Evidence, ExceededBound, Rule, abstain, edit_module, threshold_time
-from .._bounds import MIN_REPEATED
+from .._bounds import GOOD_PART, REPEATED, SEVERAL
 from .._contention import QUIET, is_crowded
 from .._evidence import GRADIENT_HOOKS
 
 USUAL_RATIO: Final = 2.0
 """Backward over forward in theory: two products for one, for the gradients of the input and of the weights (Kaplan
 et al. 2020, arXiv:2001.08361, section 2.1)."""
-MAX_SHARE: Final = 0.25
-"""Backward beyond the usual, as a share of the step: a step of nothing but forward and backward has that much at three
-times the forward, and memory traffic does not explain more."""
-
 
 FUNCTIONS: Final = (
     "look for indexing, scatter or a custom autograd function in that module: their backward accumulates where forward "
@@ -38,13 +34,13 @@ def judge(run: Evidence) -> Finding | None:
     forward, backward = (run.rows.get(phase, []) for phase in (Phase.FORWARD, Phase.BACKWARD))
     calls = {row.name: row.calls for row in forward}
     # A module whose backward runs several times for one forward has another cause.
-    names = {row.name for row in backward if 0 < row.calls < MIN_REPEATED * calls.get(row.name, 0)}
+    names = {row.name for row in backward if 0 < row.calls < REPEATED * calls.get(row.name, 0)}
     if not names:
         return abstain("backward-ratio", "modules with both forward and backward spans", "name modules as targets")
     names -= {row.name for row in forward if _is_torchs_own(run, row)}
     there, back = (run.self_time([row for row in rows if row.name in names]) for rows in (forward, backward))
     excess = Interval(*(max(back[at] - USUAL_RATIO * there[2 - at], 0.0) for at in range(3)))
-    found = threshold_time("backward-ratio", run, excess, excess.middle, MAX_SHARE, Phase.BACKWARD)
+    found = threshold_time("backward-ratio", run, excess, excess.middle, GOOD_PART, Phase.BACKWARD)
     if not isinstance(found, ExceededBound):
         return found
     ratio = back.over(there)
@@ -55,7 +51,7 @@ def judge(run: Evidence) -> Finding | None:
     hooked = any(size is not None and size.has_hooks for size in sizes)
     # On a busy machine forward and backward wait alike, so a ratio of three times the usual is the program's own; so is
     # any where hooks on the gradients explain it.
-    if not hooked and ratio.low < 3 * USUAL_RATIO and is_crowded(run):
+    if not hooked and ratio.low < SEVERAL * USUAL_RATIO and is_crowded(run):
         return abstain("backward-ratio", QUIET, "stop them and measure again", found.evidence)
     return found.finding(
         f"backward takes {ratio.middle:.1f} x as long as forward; {USUAL_RATIO:.0f} x is usual. The largest excess is "

@@ -15,6 +15,7 @@ from ...frame import Phase
 from ...probes.stacks import SAMPLER
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
+from .._bounds import MOST
 
 _CHEAPER: Final = (
     "or make each sample cheaper (decode and crop once, store the result); where samples are tiny, a dataset with "
@@ -27,8 +28,6 @@ _LOAD_BESIDE: Final = (
     "no worker process loads the batches: a torch DataLoader does with num_workers=; any other source of batches can "
     f"fetch the next one on a thread while the model trains; {_CHEAPER}"
 )
-MADE_ANEW: Final = 0.5
-"""Starts of workers over batches, from which on the loader is made for each batch and not for each epoch."""
 _MAKE_ONCE: Final = (
     "make the loader once, before the loop, and take all batches from one iterator: each new one starts its worker "
     "processes again"
@@ -64,7 +63,7 @@ def judge(run: Evidence) -> Finding | None:
     who, advice = ("each step", ahead) if found.rare is None else ("training", _OPEN_AHEAD)
     if found.rare is not None and 2 * loader.get("starts", 0) >= len(found.rare.steps):
         advice = _KEEP_WORKERS
-    if loader.get("starts", 0) >= MADE_ANEW * max(loader.get("fetches", 0), 1):
+    if loader.get("starts", 0) >= MOST * max(loader.get("fetches", 0), 1):
         advice = _MAKE_ONCE
     if table is not None and table.named and table.named[0].file.endswith(SAMPLER):
         advice = _SAMPLE_LESS
@@ -94,9 +93,7 @@ def describe_restarts(run: Evidence) -> str:
         return ""
     batches = round((starts + loader.get("fetches", 0)) / starts)
     often = f"about every {batches} batches" if batches > 1 else "for each batch"
-    advice = (
-        "" if starts >= MADE_ANEW * loader.get("fetches", 0) else ": persistent_workers=True keeps them between epochs"
-    )
+    advice = "" if starts >= MOST * loader.get("fetches", 0) else ": persistent_workers=True keeps them between epochs"
     return (
         f"; {count(loader['workers'], 'loader worker')} started again {often}, "
         f"{format_ms(loader['start_ns'] / starts)} until the first batch of each start{advice}"

@@ -11,12 +11,13 @@ from __future__ import annotations
 from ..._core.units import format_percent
 from ...summary import Finding
 from .. import Evidence, Experiment, Rule
+from .._bounds import MOST
 
 
 def judge(run: Evidence) -> Finding | None:
     """Name the switches that are on in most steps."""
     # Share of the recorded steps in which a switch was on: a profiler that runs for some steps is meant to.
-    dynamic = {name: share for name, share in run.facts.debug.items() if share >= 0.5}
+    dynamic = {name: share for name, share in run.facts.debug.items() if share >= MOST}
     switches = [*run.facts.environment.debug, *dynamic]
     if not switches:
         return None

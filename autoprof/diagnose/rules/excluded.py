@@ -14,15 +14,10 @@ from typing import Final
 from ..._core.units import format_count, format_ns, format_percent
 from ...summary import ROLLOUT, VALIDATION, Finding
 from .. import Evidence, Experiment, Rule, abstain
-from .._bounds import CRITICAL_SHARE
+from .._bounds import LARGE_SHARE, MAX_BESIDE
 from .._stacks import EXCLUDED
 from .._thresholding import is_above
 
-MAX_SHARE: Final = 0.15
-"""One tenth for validation and a little for checkpoints is usual; above this the schedule is worth a look."""
-MIN_STEPS: Final = 2
-"""Time after one step only may be the end of the run: how much of a longer run it would take is unknown, for
-nothing shows how often it recurs. Time before the first step, as Lightning's sanity check, does not recur."""
 _SAVE_LESS: Final = (
     "save less often (each N minutes), keep only the last files, and write on another thread or with "
     "torch.distributed.checkpoint.async_save"
@@ -41,19 +36,21 @@ def judge(run: Evidence) -> Finding | None:
     """Judge the excluded time as a share of the time of all steps and of itself; name its largest part."""
     summary = run.summary
     share, wall_ns, steps = summary.excluded_share, summary.wall_ns, summary.all_steps
-    if not is_above(share, MAX_SHARE):
+    if not is_above(share, MAX_BESIDE):
         return None
     evidence = {
         "share": round(share, 4),
-        "bound": MAX_SHARE,
+        "bound": MAX_BESIDE,
         "steps": steps,
         "excluded_ns": {one.name: one.total_ns for one in summary.excluded},
         "calls": {one.name: one.calls for one in summary.excluded},
         "times": {one.name: one.steps for one in summary.excluded},
     }
-    recurring = [one for one in summary.excluded if one.steps >= MIN_STEPS]
+    # Time after one step only may be the end of the run: nothing shows how often it recurs. Time before the first step,
+    # as Lightning's sanity check, does not recur.
+    recurring = [one for one in summary.excluded if one.steps > 1]
     recurring_share = sum(one.total_ns for one in recurring) / wall_ns
-    if not is_above(recurring_share, MAX_SHARE):
+    if not is_above(recurring_share, MAX_BESIDE):
         once = max((one for one in summary.excluded if one not in recurring), key=attrgetter("total_ns"))
         missing = (
             f"inconclusive: {once.kind} took {format_percent(once.total_ns / wall_ns)} of the wall time, "
@@ -65,7 +62,7 @@ def judge(run: Evidence) -> Finding | None:
     often = "in each step" if every < 1.5 else f"about every {format_count(round(every))} steps"
     rest = [one for one in summary.excluded if one is not largest and one.total_ns >= 0.01 * wall_ns]
     others = "".join(f", {one.kind} {format_percent(one.total_ns / wall_ns)}" for one in rest)
-    critical = recurring_share >= CRITICAL_SHARE and kind != ROLLOUT
+    critical = recurring_share >= LARGE_SHARE and kind != ROLLOUT
     table = run.facts.stacks.get(EXCLUDED)
     lines = f"; {table.describe(share)} of the wall time" if table is not None and table.named else ""
     return Finding(
@@ -75,7 +72,7 @@ def judge(run: Evidence) -> Finding | None:
         f"{format_ns(largest.total_ns // largest.calls)} each{others}{lines}",
         _ADVICE.get(kind, "do this less often, or beside the training"),
         kind,
-        gain_ns=round((recurring_share - MAX_SHARE) * wall_ns / max(steps, 1)),
+        gain_ns=round((recurring_share - MAX_BESIDE) * wall_ns / max(steps, 1)),
         evidence=evidence | ({} if table is None else table.evidence()),
     )
 

@@ -2,13 +2,10 @@
 
 Finds, above a bound:
 
-- at least 3 steps of 2 x the median that no phase explains: garbage collections, or lines in no span: 10 % of all
-  time.
+- at least 3 steps of 2 x the median that no phase alone explains, as those with garbage collections: 10 % of all time.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 import numpy as np
 
@@ -16,26 +13,22 @@ from ..._core.units import format_ms, format_percent
 from ..._stats.intervals import Interval, proportion_factors
 from ...frame import Phase
 from ...summary import Finding
-from .. import Evidence, Experiment, Rule, abstain, classify, less_often
-from .._bounds import MAX_UNEXPLAINED, MIN_SHARE
-from .._contention import FIRM, QUIET, is_crowded
+from .. import Evidence, Experiment, Rule, abstain, classify
+from .._bounds import LONG_STEP, MIN_SHARE, PATTERN
+from .._contention import QUIET, is_crowded
 from .._long_steps import GARBAGE, Cause, collection_cause, is_named_elsewhere
-from .._rare import explained_times
+from .._rare import Spread, explained_times
 from .._stacks import UNATTRIBUTED
-from .._thresholding import rare_time, share_evidence
-
-MIN_PART: Final = 0.1
-"""Part of the extra time from which on a phase is named."""
+from .._thresholding import phase_groups, rare_time, share_evidence
 
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the time lost to outlier steps, and find their cause."""
     summary = run.summary
     lost_ns = summary.step_mean_ns - summary.step_p50_ns
-    # A step of at least this many medians is an outlier.
     sized = explained_times(np.array([step.step for step in run.longest], dtype=np.int64), run.facts.explained)
     long = zip(run.longest, sized.tolist(), strict=True)
-    outliers = [step for step, times in long if step.step_ns >= 2.0 * times * summary.step_p50_ns]
+    outliers = [step for step, times in long if step.step_ns >= LONG_STEP * times * summary.step_p50_ns]
     numbers = sorted(step.step for step in outliers)
     share = _lost_share(run, lost_ns, len(outliers))
     lost = format_percent(share.middle)
@@ -45,19 +38,16 @@ def judge(run: Evidence) -> Finding | None:
     if position == "below" or is_named_elsewhere(run, outliers, lost_ns):
         return None
     cause = collection_cause(run, outliers) if outliers else None
-    outside = rare_time(run, Phase.OTHER)
-    if cause is None and outside is not None and classify(outside.share, MAX_UNEXPLAINED) == "above":
-        return None  # that rule judges it
-    if cause is None and any(rare_time(run, phase) is not None for phase in run.rows):
+    if cause is None and any(rare_time(run, phases) is not None for phases in phase_groups((*run.rows, Phase.OTHER))):
         return None  # the rule of this phase judges it
-    # Outliers that make a pattern: two may be one stall of the machine across two steps.
-    if len(outliers) < 3 or position == "near":
+    if len(outliers) < PATTERN or position == "near":
         missing = f"inconclusive: {len(outliers)} outlier steps, {lost} of all time lost to long steps"
         return abstain("jitter", missing, "a longer run shows whether long steps recur", evidence)
-    cause = cause or _outside_cause(run)
-    is_known = cause.name is not None and share.low >= FIRM * MIN_SHARE
-    if cause.by_others and not is_known and is_crowded(run):
-        return abstain("jitter", QUIET, "stop them and measure again", evidence)
+    if cause is None:
+        spread = run.series.spread()
+        if (spread is None or spread.every is None) and is_crowded(run):
+            return abstain("jitter", QUIET, "stop them and measure again", evidence)
+        cause = _spread_cause(run, spread)
     evidence["cause"] = cause.name or "other"
     return Finding(
         "jitter",
@@ -86,37 +76,25 @@ def _lost_share(run: Evidence, lost_ns: int, kept_outliers: int) -> Interval:
     )
 
 
-def _outside_cause(run: Evidence) -> Cause:
-    """Return the line outside of all spans that takes the time, if one does."""
-    rare, table = rare_time(run, Phase.OTHER), run.facts.stacks.get(UNATTRIBUTED)
-    spans = "put spans around the code between the modules"
-    if rare is None:
-        spread = run.series.spread()
-        parts = [] if spread is None else [(phase, part) for phase, part in spread.parts if part >= MIN_PART]
-        places = ((part, "in no span" if phase is Phase.OTHER else phase) for phase, part in parts)
-        shares = ", ".join(f"{format_percent(part)} {place}" for part, place in places)
-        where = f": in {spread.when} the extra time is {shares}" if spread and shares else ""
-        by_others = spread is None or spread.every is None
-        compare = "compare these steps with the others, name by name: autoprof report"
-        is_outside = not parts or Phase.OTHER in dict(parts)
-        advice = f"{spans}; {compare}" if is_outside else compare
-        line = table.described if table is not None and table.dominant and Phase.OTHER in dict(parts) else ""
-        took = f" Of the time in no span, {line} takes nearly all." if line else ""
-        return Cause(None, f"No phase alone explains them{where}.{took}", advice, by_others)
-    extra = f"{format_ms(rare.excess_ns)} more in {rare.when} are outside of all spans"
-    if table is None or not table.dominant:
-        return Cause(None, f"{extra}.", spans)
-    advice = "do this less often, or outside of the training step: on another thread, in the loader's workers"
-    return Cause(table.dominant, f"{extra}, where {table.described} takes nearly all of the time.", advice)
+def _spread_cause(run: Evidence, spread: Spread | None) -> Cause:
+    """Return the phases that have the extra time, where none alone has it."""
+    table = run.facts.stacks.get(UNATTRIBUTED)
+    parts = [] if spread is None else [(phase, part) for phase, part in spread.parts if part >= MIN_SHARE]
+    shares = ", ".join(
+        f"{format_percent(part)} {'in no span' if phase is Phase.OTHER else phase}" for phase, part in parts
+    )
+    where = f": in {spread.when} the extra time is {shares}" if spread and shares else ""
+    compare = "compare these steps with the others, name by name: autoprof report"
+    is_outside = not parts or Phase.OTHER in dict(parts)
+    advice = f"put spans around the code between the modules; {compare}" if is_outside else compare
+    line = table.described if table is not None and table.dominant and Phase.OTHER in dict(parts) else ""
+    took = f" Of the time in no span, {line} takes nearly all." if line else ""
+    return Cause(None, f"No phase alone explains them{where}.{took}", advice)
 
 
 def _experiment(finding: Finding) -> Experiment:
     """Return the change for the cause that was found."""
-    if finding.name == GARBAGE:
-        return Experiment("gc.freeze", value=True)
-    if finding.name is None:
-        return Experiment("span.add", "edit")
-    return less_often(finding)
+    return Experiment("gc.freeze", value=True) if finding.name == GARBAGE else Experiment("span.add", "edit")
 
 
 RULE = Rule(

@@ -7,19 +7,12 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-from typing import Final
-
 from ..._core.units import format_percent
 from ..._stats.intervals import Interval
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, threshold_time
-from .._bounds import NEARLY_ALL
-
-MAX_SHARE: Final = 0.30
-"""The queue runs empty at every reading of the loss; for three tenths of the step it does so where the host is slow."""
-BUSY: Final = 0.95
-"""From this utilisation reported by NVML on, the device does not wait for launches: NVML's sampling shows no gaps."""
+from .._bounds import FULL, LARGE_SHARE, NEARLY_ALL
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -37,7 +30,7 @@ def judge(run: Evidence) -> Finding | None:
     ns = total_ns / run.summary.steps
     fraction = ns / max(run.summary.step_mean_ns, 1)  # of the mean step: a few long ones may exceed the median step
     time = Interval(*(fraction * length for length in run.step_time))
-    found = threshold_time("launch-bound", run, time, ns, MAX_SHARE)
+    found = threshold_time("launch-bound", run, time, ns, LARGE_SHARE)
     if not isinstance(found, ExceededBound):
         return found
     # The innermost row that has nearly all of it, else the one with most.
@@ -46,7 +39,7 @@ def judge(run: Evidence) -> Finding | None:
     place = f", nearly all of it in the {longest.phase} of {longest.name}" if inner else ""
     use = run.summary.metrics.get("gpu_utilization")
     share = format_percent(found.mean_share)
-    if use is not None and use.mean >= BUSY:  # the queue was short, but the device was not idle because of it
+    if use is not None and use.mean >= FULL:  # the queue was short, but the device was not idle because of it
         busy = format_percent(use.mean)
         missing = f"inconclusive: the queue was empty for {share} of the step, but NVML saw the device busy {busy}"
         return abstain("launch-bound", missing, "nothing to do while the device is busy", found.evidence)

@@ -17,14 +17,13 @@ from ..._core.units import format_bytes
 from ..._stats.intervals import slope
 from ...summary import Finding
 from .. import Evidence, Experiment, Rule, abstain
+from .._bounds import MOST, SEVERAL
 from .._calls import format_place
 from .._evidence import enough_growth
 from .._thresholding import is_above
 
-MIN_PEAK_RISE: Final = 0.5
-"""Rise of the process's highest level, or of the memory in use, over that of its memory: a leak raises all alike.
-Memory that each step frees and takes again raises the highest level only at the beginning, and memory that the C
-library keeps does not raise that in use."""
+MIN_READINGS: Final = 4
+"""Readings needed in each third of the run: each is the smallest one of a stretch."""
 
 Reading = tuple[int, int]
 """A step, and bytes."""
@@ -37,16 +36,14 @@ def judge(run: Evidence) -> Finding | None:
     highest level must rise with it.
     """
     # Growth rate of the second half over that of the first: caches that fill slow down, a leak does not.
-    steady = 1 / 3
-    # Readings needed in each third.
-    min_readings = 4
+    steady = 1 / SEVERAL
     kind, readings = run.memory_kind, run.memory
     if kind is None:
         return abstain("memory-growth", "memory readings", "a device or a system that reports its memory")
     parts = _thirds(readings)
     fewest = min(map(len, parts))
-    if fewest < min_readings:
-        missing = f"memory readings: {min_readings} needed in each third of the run, {fewest} so far"
+    if fewest < MIN_READINGS:
+        missing = f"memory readings: {MIN_READINGS} needed in each third of the run, {fewest} so far"
         return abstain("memory-growth", missing, "let the run continue")
     first, middle, last = (min(part, key=lambda one: (one[1], one[0])) for part in parts)
     grown = last[1] - first[1]
@@ -69,14 +66,14 @@ def judge(run: Evidence) -> Finding | None:
         "bytes_per_step_high": round(line.high),
     }
     evidence |= {} if peak_rise is None else {"peak_rise_bytes": peak_rise}
-    if peak_rise is not None and peak_rise < MIN_PEAK_RISE * grown:
+    if peak_rise is not None and peak_rise < MOST * grown:
         missing = (
             f"inconclusive: {kind} grew by {format_bytes(grown)}, but the process's peak only by "
             f"{format_bytes(peak_rise)}: each step may use again memory that was freed before"
         )
         return abstain("memory-growth", missing, "a longer run: a leak raises the peak as well", evidence)
     used = run.facts.heap_growth_bytes
-    if not run.facts.kept and peaks is not None and used is not None and used < MIN_PEAK_RISE * grown:
+    if not run.facts.kept and peaks is not None and used is not None and used < MOST * grown:
         missing = (
             f"inconclusive: {kind} grew by {format_bytes(grown)}, but the memory in use by {format_bytes(max(used, 0))}"
         )

@@ -13,7 +13,8 @@ from typing import Final
 from ..._core.units import format_bytes, format_percent
 from ...summary import Finding, Severity
 from .. import Evidence, Experiment, Rule, abstain
-from .._allocator import MIN_RETRIES, is_fragmented, times
+from .._allocator import is_fragmented, times
+from .._bounds import PATTERN
 from .._optimizers import advise_smaller
 
 MAX_SHARE: Final = 0.9
@@ -25,7 +26,7 @@ def judge(run: Evidence) -> Finding | None:
     memory, capacity = run.summary.memory, run.facts.memory_capacity_bytes
     peak = memory.get("peak_bytes", memory.get("rss_peak_bytes"))
     retries, ooms = memory.get("alloc_retries", 0), memory.get("ooms", 0)
-    failed = ooms > 0 or (retries >= MIN_RETRIES and not is_fragmented(memory))
+    failed = ooms > 0 or (retries >= PATTERN and not is_fragmented(memory))
     if peak is None or (capacity is None and not failed):
         missing = "memory readings" if peak is None else "the memory's capacity"
         return abstain("memory-pressure", missing, "a device or a system that reports its memory")

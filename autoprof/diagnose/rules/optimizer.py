@@ -12,15 +12,8 @@ from typing import Final
 from ...frame import Phase
 from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
-from .._bounds import NEARLY_ALL
+from .._bounds import MAX_BESIDE, MIN_SHARE, NEARLY_ALL
 from .._optimizers import advise_faster
-
-MAX_SHARE: Final = 0.15
-"""A step of Adam reads and writes a few tensors of the parameters' size once; forward and backward use each parameter
-for every sample. If these do not take far longer, the optimizer is slow or the batch is small."""
-
-MAX_READ: Final = 0.1
-"""Bytes of an embedding's output over those of its table, up to which a step reads few rows of it."""
 
 _SPARSE: Final = (
     "nearly all parameters are the table of {}, of which a step reads few rows, but the optimizer updates all: "
@@ -39,7 +32,7 @@ def judge(run: Evidence) -> Finding | None:
         remedy = 'use a torch optimizer, or put the update inside autoprof.span("update") to see its time'
         return abstain("optimizer", "optimizer spans", remedy)
     schedule = [row for row in rows if row.name.endswith("/scheduler.step")]
-    slow = threshold_rows("optimizer", run, schedule, MAX_SHARE) if schedule else None
+    slow = threshold_rows("optimizer", run, schedule, MAX_BESIDE) if schedule else None
     if isinstance(slow, ExceededBound):
         return slow.finding(
             f"the schedule of the learning rate takes {slow}",
@@ -47,7 +40,7 @@ def judge(run: Evidence) -> Finding | None:
             name=dominant_name(schedule),
         )
     rows = [row for row in rows if row not in schedule]
-    found = threshold_rows("optimizer", run, rows, MAX_SHARE) if rows else None
+    found = threshold_rows("optimizer", run, rows, MAX_BESIDE) if rows else None
     if not isinstance(found, ExceededBound):
         return found
     optimizers = run.facts.optimizers or ()
@@ -57,7 +50,7 @@ def judge(run: Evidence) -> Finding | None:
         _RARELY if found.rare is not None else advise_faster(optimizers) if table is None else _SPARSE.format(table),
         name=dominant_name(rows),
         # Some optimizer time remains in any case, and nothing measures how much: the gain is the part above the bound.
-        gain_ns=found.mean_ns - MAX_SHARE * run.summary.step_mean_ns
+        gain_ns=found.mean_ns - MAX_BESIDE * run.summary.step_mean_ns
         if found.rare is None
         else found.rare.share.middle * run.summary.step_mean_ns,
         evidence={"kinds": [one.kind for one in optimizers]} if optimizers else {},
@@ -72,7 +65,7 @@ def _large_table(run: Evidence) -> str | None:
     for row in held:
         size = run.size(tables.get(row.name or ""))
         is_table = size is not None and size.kind.startswith("torch.nn.modules.sparse.")
-        few = size is not None and size.passed_bytes <= MAX_READ * (row.parameter_bytes or 0)
+        few = size is not None and size.passed_bytes <= MIN_SHARE * (row.parameter_bytes or 0)
         if whole and is_table and few and (row.parameter_bytes or 0) >= NEARLY_ALL * whole:
             return row.name
     return None

@@ -11,13 +11,11 @@ from math import ceil
 from typing import Final
 
 from ..._core.units import format_percent
+from ..._stats.intervals import Interval
 from ...summary import Finding
 from .. import Evidence, Experiment, Rule, abstain
-from .._contention import QUIET, is_crowded
-from .._thresholding import is_above
-
-MIN_STEPS: Final = 50
-"""Recorded steps from which on the cost of later ones is known."""
+from .._bounds import MANY_STEPS
+from .._thresholding import is_above, share_evidence
 
 ONE_OFF_NS: Final = 500_000_000
 """Work that is done once, as counting FLOPs, may take this long, if the training itself takes longer."""
@@ -28,23 +26,18 @@ def judge(run: Evidence) -> Finding | None:
     summary, budget = run.summary, run.facts.budget
     if budget is None:
         return abstain("overhead", "a budget", "set sample.budget, a fraction of the step's time")
-    if summary.steps < MIN_STEPS:
-        missing = f"recorded steps: {MIN_STEPS} needed, {summary.steps} so far"
-        return abstain("overhead", missing, "let the run continue", {"overhead": summary.overhead})
     share = summary.overhead
-    evidence = {"share": round(share, 5), "bound": budget, "steps": summary.steps}
+    evidence = share_evidence(Interval.exact(share), budget, summary.steps)
     if not is_above(share, budget):
         return None
     recorded, all_steps = summary.steps + summary.warmup_steps, summary.all_steps
     run_ns = all_steps * max(summary.step_mean_ns, 1)
-    # Recorded steps before autoprof first decides by its cost: they may cost any multiple of the budget.
-    later = share * max(recorded - 32, 0) / recorded - (ONE_OFF_NS / run_ns if share < 1 else 0)
+    # The steps before autoprof first decides by its cost may cost any multiple of the budget.
+    later = share * max(recorded - MANY_STEPS, 0) / recorded - (ONE_OFF_NS / run_ns if share < 1 else 0)
     if not is_above(later, budget):
         needed = ceil(all_steps * share / budget)
         missing = f"steps: {needed} needed for the budget to cover the first recorded ones, {all_steps} so far"
         return abstain("overhead", missing, "let the run continue: less is recorded than in its first steps", evidence)
-    if is_crowded(run):
-        return abstain("overhead", QUIET, "stop them and measure again", evidence)
     return Finding(
         "overhead",
         "warning",

@@ -16,12 +16,11 @@ from ..._stats.intervals import Interval
 from ...frame import Phase
 from ...summary import Finding, Work
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, threshold_time
-from .._bounds import NEARLY_ALL
+from .._bounds import GOOD_PART, MOST, NEARLY_ALL
 from .._thresholding import counted_work
 
-MAX_SHARE: Final = 0.25
-"""Time at float32's own peak over the step. Work that is no arithmetic makes the step longer than its time at the
-peak, so from a quarter on arithmetic is a good part of it."""
+MIN_FLOPS_PER_S: Final = 1e9
+"""Below this, Python and memory take the time, and not arithmetic."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -38,7 +37,7 @@ def judge(run: Evidence) -> Finding | None:
     kinds = [kind for kind in work.kinds if kind.dtype == "float32"]
     peak_ns = sum(kind.peak_ns or 0.0 for kind in kinds)
     half_ns = sum(kind.half_ns or 0.0 for kind in kinds)
-    found = threshold_time("precision", run, Interval.exact(peak_ns), peak_ns, MAX_SHARE)
+    found = threshold_time("precision", run, Interval.exact(peak_ns), peak_ns, GOOD_PART)
     if not isinstance(found, ExceededBound):
         return found
     return found.finding(
@@ -54,18 +53,15 @@ def judge(run: Evidence) -> Finding | None:
 
 def _judge_double(run: Evidence, work: Work) -> Finding | None:
     """Find a model that computes in float64, on any device."""
-    # Share of the FLOPs in float64, and of the model in the step, from which the model as a whole computes in it.
-    min_double = 0.5
     summary = run.summary
     flops, all_flops = (
         sum(kind.flops for kind in work.kinds if dtype in ("", kind.dtype)) for dtype in ("float64", "")
     )
     model_ns = sum(summary.phases.get(phase, 0) for phase in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
     share = model_ns / max(summary.total_step_ns, 1)
-    if not flops or flops < min_double * all_flops or share < min_double:
+    if not flops or flops < MOST * all_flops or share < MOST:
         return None
-    # Below this, Python and memory take the time, and not arithmetic.
-    if (work.flops_per_s or 0.0) < 1e9:
+    if (work.flops_per_s or 0.0) < MIN_FLOPS_PER_S:
         return None
     return Finding(
         "precision",
@@ -76,7 +72,7 @@ def _judge_double(run: Evidence, work: Work) -> Finding | None:
         "unless the results need it: model.float() and inputs in float32. numpy makes float64: convert its arrays with "
         "torch.as_tensor(array, dtype=torch.float32)",
         gain_ns=round(model_ns / summary.steps / 2),
-        evidence={"flops": flops, "share": round(share, 4), "bound": min_double, "steps": summary.steps},
+        evidence={"flops": flops, "share": round(share, 4), "bound": MOST, "steps": summary.steps},
     )
 
 
@@ -92,4 +88,4 @@ def _experiment(finding: Finding) -> Experiment:
     return Experiment("precision", value="bfloat16" if "half_ns" in finding.evidence else "float32")
 
 
-RULE = Rule("precision", judge, order=80, needs_device=True, experiment=_experiment)
+RULE = Rule("precision", judge, order=80, experiment=_experiment)

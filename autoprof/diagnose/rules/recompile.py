@@ -8,18 +8,13 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-from typing import Final
-
 from ..._core.names import shorten
 from ..._core.units import format_ns, format_percent
 from ...summary import Finding, Severity
 from .. import Evidence, Experiment, Rule, abstain
-from .._bounds import MIN_SHARE
+from .._bounds import MIN_SHARE, PATTERN
 from .._calls import format_place
 from .._thresholding import is_above
-
-MIN_COUNT: Final = 3
-"""Two compilations are how torch detects a dynamic shape: for the first shape, then for any."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -32,7 +27,7 @@ def judge(run: Evidence) -> Finding | None:
         return None
     count, gave_up = sum(one.count for one in functions), [one for one in functions if one.gave_up]
     share = compiled.ns / max(compiled.run_ns, 1)
-    if not gave_up and (count < MIN_COUNT or not is_above(share, MIN_SHARE)):
+    if not gave_up and (count < PATTERN or not is_above(share, MIN_SHARE)):
         return None
     worst = (gave_up or functions)[0]
     limit = f"; torch has stopped compiling {worst.function} and runs it uncompiled from then on" if gave_up else ""

@@ -15,8 +15,8 @@ from ..._core.units import format_count
 from ..._stats.intervals import Interval
 from ...frame import BACKWARD_NAME, Phase
 from ...summary import Finding, Row
-from .. import Evidence, ExceededBound, Experiment, Rule, threshold_time
-from .._bounds import MIN_REPEATED
+from .. import Evidence, ExceededBound, Rule, edit_module, threshold_time
+from .._bounds import REPEATED
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -24,7 +24,7 @@ def judge(run: Evidence) -> Finding | None:
     backward = run.rows.get(Phase.BACKWARD, [])
     passes = sum(row.calls for row in backward if row.name == BACKWARD_NAME) / max(run.summary.steps, 1)
     forward = {row.name: row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None}
-    repeated = [row for row in backward if _times(forward, row) >= MIN_REPEATED * max(passes, 1.0)]
+    repeated = [row for row in backward if _times(forward, row) >= REPEATED * max(passes, 1.0)]
     if not repeated or not passes:
         return None
     parts = [(1 - 1 / _times(forward, row), run.self_time([row])) for row in repeated]
@@ -55,5 +55,5 @@ RULE = Rule(
     judge,
     order=42,
     host_times=False,  # calls are counted on any machine
-    experiment=lambda finding: Experiment("module.code", "edit", target=finding.name),
+    experiment=edit_module,
 )

@@ -15,19 +15,14 @@ from ..._core.units import format_ms, format_ns, format_percent
 from ...frame import Phase
 from ...summary import Finding, Row
 from .. import Evidence, Experiment, Rule, abstain
-from .._bounds import MARGIN
+from .._bounds import MANY, MARGIN, MOST, NEARLY_ALL
 from .._contention import contention
 
 MAX_CALL_NS: Final = 30_000
 """Forward and backward of a module without children, from which its arithmetic may be the longer part. Measured on a
 CPU: 15 µs for a linear layer or an activation of 8 values, where nearly all is Python, the dispatcher and autograd."""
-MIN_MODEL_SHARE: Final = 0.5
-"""Share of forward, backward and optimizer in the step: where others take longer, the batch is not the matter."""
 MAX_FLOPS_PER_S: Final = 2e9
 """A core does ten times as much in products of matrices: from here on arithmetic takes a good part of the time."""
-MIN_CALLS: Final = 8
-"""Fewer calls in a step are as short as the loop's own statements. From as many calls of the whole model in a backward
-pass its batch is in pieces; from as many of each module in a forward the model loops over time steps or tokens."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -47,10 +42,13 @@ def judge(run: Evidence) -> Finding | None:
     model_ns = sum(summary.phases.get(phase, 0) for phase in phases) / summary.steps
     share, computing = model_ns / max(summary.step_mean_ns, 1), used.own + waited
     flops_per_s = 0.0 if summary.work is None else (summary.work.flops_per_s or 0.0) / max(1 - waited, 0.01)
-    in_pieces = model_calls >= MIN_CALLS * micro_steps
-    loops = in_pieces or calls >= MIN_CALLS * leaves * model_calls
-    # Processors in use, or waited for: a process that sleeps has another problem.
-    if calls < MIN_CALLS * micro_steps or share < MIN_MODEL_SHARE or computing < 0.8:
+    # From as many calls of the whole model in a backward pass its batch is in pieces; from as many of each module in a
+    # forward the model loops over time steps or tokens.
+    in_pieces = model_calls >= MANY * micro_steps
+    loops = in_pieces or calls >= MANY * leaves * model_calls
+    # Where others take longer than the model, the batch is not the matter; a process that sleeps, and neither uses
+    # processors nor waits for them, has another problem.
+    if calls < MANY * micro_steps or share < MOST or computing < NEARLY_ALL:
         return None
     if flops_per_s > MAX_FLOPS_PER_S and not in_pieces:
         return None

@@ -16,27 +16,24 @@ from ..._core.units import count
 from ..._stats.intervals import Interval
 from ...frame import BACKWARD_NAME, MODULE_PHASES, Phase
 from ...summary import Finding
-from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows, threshold_time
-from .._bounds import MAX_UNEXPLAINED
+from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows
+from .._bounds import LARGE_SHARE, MAX_BESIDE
 from .._stacks import UNATTRIBUTED
-from .._thresholding import is_above, or_rare
+from .._thresholding import is_above, threshold_phase
 
-MAX_LOSS_SHARE: Final = 0.3
-"""The backward of a loss outside of the model: that of a cross entropy over a large vocabulary takes a sixth."""
 BEGINS_BACKWARD: Final = {"backward", "grad"}
 """Functions of torch, and of frameworks around it, that begin a backward pass."""
 
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the mean time in no span, or that of some steps, without the times that other rules judge."""
-    rest = run.unattributed
-    if rest is None:
-        rest = Interval.exact(run.summary.phases.get(Phase.OTHER, 0) / run.summary.steps)
-    explained_ns = _explained_ns(run)
-    rest = Interval(*(max(part - explained_ns, 0.0) for part in rest))
+    explained_ns, mean_ns = _explained_ns(run), run.summary.phases.get(Phase.OTHER, 0) / run.summary.steps
+    measured = run.series.mean(Phase.OTHER) if run.series.steps else Interval.exact(mean_ns)
+    rest, mean_ns = (Interval(*(max(part - explained_ns, 0.0) for part in measured)), max(mean_ns - explained_ns, 0.0))
     step = Interval.exact(run.summary.step_mean_ns)
-    found = threshold_time("unattributed", run, rest, rest.middle, MAX_UNEXPLAINED, Phase.OTHER, step=step)
-    found = or_rare(found, "unattributed", run, rest.middle, MAX_UNEXPLAINED, Phase.OTHER, explained_ns)
+    found = threshold_phase(
+        "unattributed", run, rest, mean_ns, MAX_BESIDE, Phase.OTHER, step=step, explained_ns=explained_ns
+    )
     if not isinstance(found, ExceededBound):
         return found if run.facts.trains_copy else _judge_backward(run) or found
     if run.facts.trains_copy:
@@ -63,7 +60,7 @@ def judge(run: Evidence) -> Finding | None:
 def _judge_backward(run: Evidence) -> Finding | None:
     """Judge backward in no module: code of the program that it calls, or operators outside of the model."""
     rows = [row for row in run.rows.get(Phase.BACKWARD, []) if row.name == BACKWARD_NAME]
-    found = threshold_rows("unattributed", run, rows, MAX_UNEXPLAINED) if rows else None
+    found = threshold_rows("unattributed", run, rows, MAX_BESIDE) if rows else None
     table = run.facts.stacks.get(f"{Phase.BACKWARD} {BACKWARD_NAME}")
     if not isinstance(found, ExceededBound) or table is None or not table.named:
         return None
@@ -71,7 +68,7 @@ def _judge_backward(run: Evidence) -> Finding | None:
         return None  # it grows with the graphs of earlier steps
     own = replace(table, lines=tuple(line for line in table.named if line.call not in BEGINS_BACKWARD))
     share = sum(map(own.share, own.lines))
-    if is_above(share * found.mean_share, MAX_UNEXPLAINED):
+    if is_above(share * found.mean_share, MAX_BESIDE):
         return found.finding(
             f"{found} are in the backward pass, but in no module: {own.describe(found.mean_share)}",
             "look at these lines: an autograd function or a hook of a tensor, which the backward pass calls in each "
@@ -80,7 +77,7 @@ def _judge_backward(run: Evidence) -> Finding | None:
             gain_ns=found.mean_ns * share,
             evidence=own.evidence(),
         )
-    if classify(found.share, MAX_LOSS_SHARE) != "above":
+    if classify(found.share, LARGE_SHARE) != "above":
         return None
     outside = run.facts.stacks.get(UNATTRIBUTED)
     lines = "" if outside is None or not outside.named else f", as of {outside.described}"

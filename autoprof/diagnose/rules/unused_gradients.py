@@ -12,7 +12,7 @@ from ..._core.names import enumerate_names
 from ..._core.units import format_ms
 from ...frame import Phase
 from ...summary import Finding, Row
-from .. import Evidence, ExceededBound, Experiment, Rule, threshold_rows
+from .. import Evidence, ExceededBound, Rule, edit_module, threshold_rows
 from .._evidence import SHARED_NAME
 
 
@@ -46,5 +46,5 @@ RULE = Rule(
     "unused-gradients",
     judge,
     order=45,
-    experiment=lambda finding: Experiment("module.code", "edit", target=finding.name),
+    experiment=edit_module,
 )
