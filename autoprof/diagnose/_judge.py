@@ -10,7 +10,7 @@ from .._core.plugins import PartKind
 from ..summary import Finding, LedgerEntry, Summary
 from ._bounds import MIN_SHARE
 from ._claims import settle
-from ._contention import QUIET, conditions, contention
+from ._contention import QUIET, conditions, is_crowded
 from ._evidence import Evidence
 from ._ledger import build_ledger, row_costs
 from ._rule import MIN_STEPS, Rule
@@ -32,13 +32,12 @@ def find_rules() -> dict[str, Rule]:
 
 def judge(run: Evidence) -> tuple[Finding, ...]:
     """Return the findings by gain, then the abstentions; of a run without a recorded step there are no abstentions."""
-    counted = replace(run, costs=row_costs(run))
-    return _judge(counted, build_ledger(counted))
+    return diagnose(run).findings
 
 
 def _judge(run: Evidence, ledger: tuple[LedgerEntry, ...]) -> tuple[Finding, ...]:
-    rules, steps, used = find_rules(), run.summary.steps, contention(run)
-    enough, crowded = steps >= MIN_STEPS, used is not None and used.by_others
+    rules, steps = find_rules(), run.summary.steps
+    enough, crowded = steps >= MIN_STEPS, is_crowded(run)
     on_cpu = run.summary.clock == "host" and run.facts.environment.device == "cpu"
     few = abstain("", f"recorded steps ({MIN_STEPS} needed, {steps} so far)", "let the run continue")
     no_device = abstain("", "a GPU", "nothing to do when the model trains on the CPU")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -60,15 +61,12 @@ class StackTable:
     @property
     def described(self) -> str:
         """The first named line with the calls inside or around it."""
-        return f"{describe_line(self.named[0])}{_source(self.named[0])}{self.named[0].path}"
+        return _describe(self.named[0])
 
     def describe(self, share: float) -> str:
         """Return the lines as text, each with its part of ``share``, a fraction of the step or of the whole time."""
         few = f" ({self.samples} samples)" if self.samples < 2 * MIN_SAMPLES else ""
-        return ", ".join(
-            f"{describe_line(line)}{_source(line)}{line.path}, {format_percent(self.share(line) * share)}{few}"
-            for line in self.named
-        )
+        return ", ".join(f"{_describe(line)}, {format_percent(self.share(line) * share)}{few}" for line in self.named)
 
     def evidence(self) -> dict[str, Any]:
         """Return the lines as the evidence of a finding."""
@@ -84,8 +82,9 @@ def describe_line(line: CallSite) -> str:
     return f"{line.location} {_called(line) or line.function}"
 
 
-def _source(line: CallSite) -> str:
-    return f" (`{line.source}`)" if line.source else ""
+def _describe(line: CallSite) -> str:
+    """Return the line with its source, and the calls inside or around it."""
+    return f"{describe_line(line)}{f' (`{line.source}`)' if line.source else ''}{line.path}"
 
 
 def _called(line: CallSite) -> str:
@@ -209,7 +208,7 @@ class StackMonitor:
     def _table(self, kind: str) -> StackTable:
         """Add the samples up by the outermost line of each that does not call the rest of the step as well."""
         common = set() if kind.startswith(Phase.DATA) else self._common_lines(kind)  # the loop fetches every batch
-        shared = self._shared_lines(kind) if kind == EXCLUDED else set()
+        shared = self._lines_in([kind], NEARLY_ALL) if kind == EXCLUDED else set()  # around all its parts
         groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
         stacks: dict[tuple[str, int], tuple[int, tuple[Site, ...]]] = {}
         """The stack with most of the time of each line."""
@@ -231,31 +230,25 @@ class StackMonitor:
         samples, ns = map(sum, zip(*self._tables[kind].values(), strict=True))
         return StackTable(samples, ns, tuple(lines))
 
-    def _shared_lines(self, kind: str) -> set[tuple[str, int]]:
-        """Return the user's lines that are on the stack in nearly all of the time of a kind: around all its parts."""
-        spent: Counter[tuple[str, int]] = Counter()
-        total = 0
-        for (users, _inner), (_count, ns) in self._tables[kind].items():
-            total += ns
-            for line in {user[:2] for user in users}:
-                spent[line] += ns
-        return {line for line, ns in spent.items() if ns >= NEARLY_ALL * total}
-
     def _common_lines(self, kind: str) -> set[tuple[str, int]]:
-        """Return the user's lines that are on the stack in a good part of the samples of all other kinds.
+        """Return the user's lines that are on the stack in a good part of all other kinds of time.
 
         Those of a module in forward are compared with other modules' forwards: the lines of both call the modules.
         """
-        counts: Counter[tuple[str, int]] = Counter()
-        total = 0
         like = f"{Phase.FORWARD} " if kind.startswith(f"{Phase.FORWARD} ") else ""
-        for other, table in self._tables.items():
-            counted = other not in (kind, EXCLUDED) and other.startswith(like)
-            for (users, _inner), (count, _ns) in table.items() if counted else ():
-                total += count
+        others = (other for other in self._tables if other not in (kind, EXCLUDED) and other.startswith(like))
+        return self._lines_in(others, SHARED_LINE)
+
+    def _lines_in(self, kinds: Iterable[str], share: float) -> set[tuple[str, int]]:
+        """Return the user's lines that are on the stack in this share of these kinds of time."""
+        spent: Counter[tuple[str, int]] = Counter()
+        total = 0
+        for kind in kinds:
+            for (users, _inner), (_count, ns) in self._tables[kind].items():
+                total += ns
                 for line in {user[:2] for user in users}:
-                    counts[line] += count
-        return {line for line, count in counts.items() if count >= SHARED_LINE * total}
+                    spent[line] += ns
+        return {line for line, ns in spent.items() if ns >= share * total}
 
 
 def _pauses(raw: RawStep) -> list[tuple[int, int]]:

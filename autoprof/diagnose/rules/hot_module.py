@@ -11,7 +11,7 @@ Finds, above a bound:
   the time that the steps' larger inputs explain: 10 % of the run.
 - one that takes several times as long as its work explains: its FLOPs, the bytes that its operators read and write,
   and their number, at the rates of the slowest kinds of operators, or of the other modules where these are slower: 3
-  x, and 10 % of the step beyond its work; half of the step where launching its operators explains it.
+  x, and 10 % of the step beyond its work; 40 % where launching its operators explains it.
 - one of the program's own classes whose forward takes longer than its backward: masks, statistics or hooks in its own
   code: 15 % of the step more.
 """
@@ -37,6 +37,9 @@ from .._evidence import GRADIENT_HOOKS, NO_WORK, SHARED_NAME, RowCost
 from .._long_steps import collection_cause, is_named_elsewhere
 from .._thresholding import phase_groups, rare_evidence, rare_time, share_evidence
 
+MIN_LAUNCHED: Final = 0.4
+"""Own time over the step, from which a module of many small operators is named: small models are launched for a good
+part of the step, and nothing is wrong with them."""
 SAME_SIZE: Final = 0.01
 """Difference of the parameters' bytes up to which two modules have one structure: a bias more or less."""
 DETACH: Final = (
@@ -54,9 +57,8 @@ IN_PIECES: Final = (
 )
 
 _NUMBER: Final = re.compile(rf"{SHARED_NAME.pattern}|\d+")
-_BOUNDS: Final = {"beyond_work_ns": MIN_SHARE, "beyond_backward_ns": MAX_BESIDE, "pieces_ns": MOST}
-"""The bound of each kind of time that the ledger leaves open (``RowCost``): small models are launched for a good part
-of the step, and nothing is wrong with them."""
+_BOUNDS: Final = {"beyond_work_ns": MIN_SHARE, "beyond_backward_ns": MAX_BESIDE, "pieces_ns": MIN_LAUNCHED}
+"""The bound of each kind of time that the ledger leaves open (``RowCost``)."""
 _OWNED: Final = {Phase.DATA, Phase.H2D, Phase.COMM, Phase.OPTIMIZER}
 """Phases with a rule of their own."""
 
