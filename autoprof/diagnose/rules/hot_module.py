@@ -314,17 +314,17 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
     counted = count(round(operators), "operator")
     if kind == "pieces_ns":
         calls = round(hot.row.calls / max(hot.row.steps, 1) / _members(hot))
-        often = f" in {calls} calls" if calls > 1 else ""
-        because = f"it launches {counted}{often}, and launching takes most of the time, whatever their size"
+        often = f", in {calls} calls" if calls > 1 else ""
+        small = count(round(operators), "small operator")
+        because = f"it launches {small}{often}, and launching takes most of the time, whatever their size"
     elif kind == "beyond_work_ns":
         because = (
             f"its work explains {format_ms(own_ns - ns.middle)} of it: {format_flops(flops)}, {format_bytes(moved)} "
             f"read and written, {counted}"
         )
     else:
-        because = (
-            f"its forward takes {format_ms(ns.middle)} longer than its backward, which the model's arithmetic does not"
-        )
+        longer = format_ms(ns.middle)
+        because = f"its forward takes {longer} longer than its backward, and that is no arithmetic of the model"
     return judged.finding(
         f"{hot.name} itself takes {format_ms(own_ns)} of the step ({format_percent(own_ns / run.step_time.middle)}): "
         f"{because}{_lines(run, hot, judged.share)}",
