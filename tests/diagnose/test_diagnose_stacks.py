@@ -3,7 +3,6 @@
 import os
 import sys
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -211,22 +210,17 @@ def test_a_lambda_is_named_by_the_line_in_it(probe: StackProbe, clock: FakeClock
     assert (line.line, line.call) == (40, "save_image")
 
 
-def test_samples_interrupt_python_that_holds_the_interpreter() -> None:
-    """A tensor made after each millisecond of Python releases it for a moment; the line of the Python is named."""
-    recorder = Recorder(HostClock())
-    probe = StackProbe(recorder, 1.0)
-    probe.attach()
+def test_sampling_leaves_the_switch_interval() -> None:
+    """It is shorter in the last moment before a sample. The acceptance program ``interpreter_held`` has the lines."""
+    probe = StackProbe(Recorder(HostClock()), 1.0)
     interval_s = sys.getswitchinterval()
+    probe.attach()
     probe.enable()
-    computes = sys._getframe().f_lineno + 2
-    for _ in range(300):
+    for _ in range(100):
         sum(index for index in range(20_000))
         torch.ones(8).sum()
-    samples = probe.take()
     probe.remove()
     assert sys.getswitchinterval() == interval_s
-    lines = Counter(sample.inner.line for sample in samples if sample.inner is not None)
-    assert lines.most_common(1)[0][0] == computes
 
 
 def test_a_wait_for_data_names_the_line_of_the_dataset() -> None:
