@@ -38,7 +38,6 @@ def main(arguments: list[str] | None = None) -> int:
         models=tuple(given.models.split(",")),
         size=given.size or ("tiny" if given.quick else "large"),
         rounds=given.rounds or (1 if given.quick else 20),
-        event_steps=20 if given.quick else 1000,
         quick=given.quick,
         seconds=60 * given.minutes,
     )

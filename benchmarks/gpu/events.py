@@ -1,91 +1,18 @@
-"""Measure the cost of an event, the events per step, and the growth of their pool."""
+"""Measure the cost of an event, and how far its times scatter."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter_ns
-from typing import Any, Final
+from typing import Final
 
-from torch import Tensor, nn
-
-from autoprof.devices import DeviceClock, EventSource, Place
-from autoprof.testing import open_session
-
-from ..engine import OPTIONS, deliver
+from autoprof.devices import DeviceClock, EventSource
 
 READS: Final = 200
 REPETITIONS: Final = 20
 BEHIND_NS: Final = 20_000_000
 """The kernel before queued pairs: longer than the host takes to record them."""
-
-
-class Counting(EventSource):
-    """An event source that counts its calls."""
-
-    def __init__(self, source: EventSource) -> None:
-        self.device_type = source.device_type
-        self.made = self.recorded = self.queried = self.resolved = self.waited = 0
-        self._source = source
-
-    def here(self, device: int | None = None) -> Place | None:
-        """Return where the source is."""
-        return self._source.here(device)
-
-    def index_of(self, tensor: Tensor) -> int | None:
-        """Return the device of a tensor."""
-        return self._source.index_of(tensor)
-
-    @property
-    def is_here(self) -> Callable[[Tensor], bool]:
-        """Return the source's test of a tensor."""
-        return self._source.is_here
-
-    def new(self) -> Any:
-        """Make an event."""
-        self.made += 1
-        return self._source.new()
-
-    def record(self, event: Any, place: Place) -> None:
-        """Record an event."""
-        self.recorded += 1
-        self._source.record(event, place)
-
-    def query(self, event: Any) -> bool:
-        """Ask for an event."""
-        self.queried += 1
-        return self._source.query(event)
-
-    def elapsed_ns(self, start: Any, end: Any) -> int:
-        """Resolve an event."""
-        self.resolved += 1
-        return self._source.elapsed_ns(start, end)
-
-    def synchronize(self, event: Any) -> None:
-        """Wait for an event."""
-        self.waited += 1
-        self._source.synchronize(event)
-
-
-def per_step(
-    source: EventSource, model: nn.Module, step: Callable[[], object], config: dict[str, Any], steps: int = 1000
-) -> dict[str, Any]:
-    """Return the events, queries and waits of a step, and how many events exist after 1 %, 10 % and all steps."""
-    counting = Counting(source)
-    made = {}
-    session = open_session(model, {**config, **OPTIONS}, clock=DeviceClock(counting))
-    try:
-        for number in range(1, steps + 1):
-            step()
-            session.step()
-            if number in (max(1, steps // 100), steps // 10, steps):
-                made[str(number)] = counting.made
-        deliver(session)
-        counts = {name: getattr(counting, name) for name in ("recorded", "queried", "resolved", "waited")}
-        late = session.summary().skipped
-    finally:
-        session.close()
-    return {name: count / steps for name, count in counts.items()} | {"made": made, "skipped": dict(late)}
 
 
 def costs(source: EventSource, clock: DeviceClock, wait: Callable[[], object]) -> dict[str, float]:

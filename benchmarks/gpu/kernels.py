@@ -73,11 +73,3 @@ class Sleeper(nn.Module):
         self.sleep(self.forward_ns)
         slept: Tensor = _SleepBackward.apply(x, self.sleep, self.backward_ns)  # type: ignore[no-untyped-call]
         return slept
-
-
-def sleepers(sleep: Sleep, *lengths: tuple[float, float], device: str = "cuda") -> nn.Sequential:
-    """Return a model of sleepers with a layer before each, so that each has an input with a gradient to end at."""
-    layers: list[nn.Module] = []
-    for forward_ns, backward_ns in lengths:
-        layers += [nn.Linear(8, 8), Sleeper(sleep, forward_ns, backward_ns)]
-    return nn.Sequential(*layers, nn.Linear(8, 8)).to(device)

@@ -21,7 +21,7 @@ from .. import machine
 from ..digest import ROOT
 from ..paired import measure_blocks, print_line, time_turn
 from ..variants import variants
-from ..workloads import BUILDERS, Workload, tiny_layers
+from ..workloads import BUILDERS, Workload
 from . import checks, events
 from .deadline import Deadline
 from .default import default_runs
@@ -29,7 +29,7 @@ from .target import Target
 
 HAND_POOL: Final = 8192
 """Events that the hand-written floor takes in turn, as somebody would who knows that making one is slow."""
-PARTS: Final = ("tests", "device", "events", "kernels", "never_waits", "default", "workloads")
+PARTS: Final = ("tests", "device", "events", "never_waits", "default", "workloads")
 TESTS_SHARE: Final = 0.45
 """The largest part of the time that the tests may take."""
 BLOCK_S: Final = 0.4
@@ -45,7 +45,6 @@ class Options:
     models: tuple[str, ...] = ("layers", "reference", "gpt")
     size: str = "large"
     rounds: int = 20
-    event_steps: int = 1000
     quick: bool = False
     """Show that everything runs, in blocks too short to mean anything."""
     seconds: float = 540
@@ -74,8 +73,7 @@ def run(target: Target, options: Options, save: Callable[[Results], None]) -> Re
     measure: dict[str, Callable[[], Any]] = {
         "tests": lambda: run_tests(deadline.share(TESTS_SHARE).left_s()),
         "device": lambda: read_device(target.place),
-        "events": lambda: measure_events(target, options.event_steps),
-        "kernels": lambda: checks.known_kernels(target),
+        "events": lambda: measure_events(target),
         "never_waits": lambda: {name: checks.never_waits(built(name), target) for name in options.models},
         "default": lambda: default_runs(target, quick=options.quick),
         "workloads": lambda: measure_workloads(target, options, built, deadline),
@@ -133,12 +131,10 @@ def read_device(place: torch.device) -> Results:
     }
 
 
-def measure_events(target: Target, steps: int) -> Results:
-    """Return events per step, the cost of a reading, and how far events scatter."""
-    layers = tiny_layers(target.place)
+def measure_events(target: Target) -> Results:
+    """Return the cost of a reading, and how far events scatter."""
     source = target.events()
     return {
-        **events.per_step(source, layers.model, layers.step, layers.config, steps),
         "costs": events.costs(source, DeviceClock(source), target.synchronize),
         "scatter": events.scatter(source, target.synchronize, target.calibrate()),
     }

@@ -36,10 +36,6 @@ class Target:
     synchronize: Callable[[], object]
     calibrate: Callable[[], Sleep]
     """Return ``sleep(ns)``, a kernel of known length."""
-    stream: Callable[[], Any]
-    current_stream: Callable[[], Any]
-    on: Callable[[Any], AbstractContextManager[Any]]
-    """Make a stream current inside a block."""
     no_synchronisation: Callable[[], AbstractContextManager[None]]
     """Raise ``RuntimeError`` where the host waits for the device inside a block."""
 
@@ -65,9 +61,6 @@ def cuda() -> Target:
         event=lambda: torch.cuda.Event(enable_timing=True),  # type: ignore[no-untyped-call]
         synchronize=torch.cuda.synchronize,
         calibrate=calibrate,
-        stream=torch.cuda.Stream,
-        current_stream=torch.cuda.current_stream,
-        on=torch.cuda.stream,
         no_synchronisation=no_synchronisation,
     )
 
@@ -93,9 +86,6 @@ def simulated() -> Target:
         event=lambda: torch.Event(device="sim", enable_timing=True),
         synchronize=torch.accelerator.synchronize,
         calibrate=lambda: accelerator.sleep,
-        stream=lambda: torch.Stream(device="sim"),
-        current_stream=torch.accelerator.current_stream,
-        on=lambda stream: stream,
         no_synchronisation=count_waits,
     )
 

@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from autoprof.testing import FakeClock, FakeDevice
-from benchmarks.gpu import events, run, table
+from benchmarks.gpu import run, table
 from benchmarks.gpu.__main__ import main
-from benchmarks.workloads import tiny_layers
-
-
-def device() -> FakeDevice:
-    return FakeDevice(FakeClock(tick_ns=100))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
@@ -26,21 +20,11 @@ def test_without_cuda_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no CUDA device" in capsys.readouterr().err
 
 
-def test_events_are_counted_and_reused() -> None:
-    """Each mark is one event, none is waited for, and there are no more of them than some steps in a row need."""
-    workload = tiny_layers(torch.device("cpu"))
-    counted = events.per_step(device(), workload.model, workload.step, workload.config, steps=100)
-    assert counted["recorded"] > 2 * len(workload.targets)
-    assert counted["waited"] == 0
-    assert counted["skipped"] == {}
-    assert counted["made"]["100"] < 50 * counted["recorded"]
-
-
 def test_a_check_that_fails_is_said_and_counts() -> None:
     """One failure is enough."""
     good, bad = {"passed": True}, {"passed": False}
-    assert table.passed({"never_waits": {"layers": good}, "kernels": {"forward": good}})
-    assert not table.passed({"never_waits": {"layers": good}, "kernels": {"forward": bad}})
+    assert table.passed({"never_waits": {"layers": good, "gpt": good}})
+    assert not table.passed({"never_waits": {"layers": good, "gpt": bad}})
     assert not table.passed({"failed": {"device": "Traceback\nRuntimeError: lost"}})
     assert list(table.left_out({"failed": {"device": "Traceback\nRuntimeError: lost"}})) == [
         "- device FAILED: RuntimeError: lost"
@@ -71,5 +55,4 @@ def test_the_whole_run_works_on_the_simulated_accelerator(tmp_path: Path) -> Non
     measured = {name for name, pairs in layers["pairs"].items() if pairs["wall"]["own"]}
     assert measured >= {"recording", "sinks", "floor", "timers"}
     assert [check["error"] for check in results["never_waits"].values()] == [None]
-    assert all(check["measured_ns"] >= 0.99 * check["expected_ns"] for check in results["kernels"].values())
     assert (tmp_path / "gpu.md").read_text().strip() in done.stdout
