@@ -1,4 +1,4 @@
-"""``python -m benchmarks.scripts``: run scripts of other projects bare and by ``autoprof run``; write the page."""
+"""``python -m benchmarks.scripts``: run scripts of other projects by ``autoprof run``; write the page."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import os
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,53 +41,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(script: Script, checkouts: Path, python: str, limit_s: float) -> dict[str, Any]:
-    """Run a script twice; return its steps by its own optimizers and by autoprof."""
+    """Run a script by autoprof; return its steps by its own optimizers and by autoprof.
+
+    Where it ends with an error it runs again, bare, which says whether the error is the script's own.
+    """
     checkout = checkouts / script.repository.partition("/")[2]
     if not checkout.is_dir():
         return {"error": "no checkout"}
     out = checkouts / "out" / re.sub(r"\W+", "_", script.name)
     shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
     folders = {"checkout": checkout, "data": checkouts / "data", "out": out}
+    path = [str(Path(__file__).parent / "counter"), str(ROOT)]
+    if script.on_path:
+        path.append(str(checkout / script.on_path))
+    environment = {
+        **os.environ, "COUNTER_FOLDER": str(out), "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1",
+    }  # fmt: skip
     arguments = [one.format(**folders) for one in script.arguments]
-    result: dict[str, Any] = {"load": os.getloadavg()[0]}
-    for kind, prefix in (("bare", []), ("autoprof", ["-m", "autoprof", "run", "--output", str(out / "runs")])):
-        folder = out / kind
-        folder.mkdir(parents=True)
-        path = [str(Path(__file__).parent / "counter"), str(ROOT)]
-        if script.on_path:
-            path.append(str(checkout / script.on_path))
-        environment = {
-            **os.environ, "COUNTER_FOLDER": str(folder), "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1",
-        }  # fmt: skip
-        with (folder / "printed.txt").open("w") as printed:
+    place = script.folder.format(**folders) or checkout
+
+    def status(*prefix: str) -> int | None:
+        with (out / "printed.txt").open("a") as printed:
             process = subprocess.Popen(
-                [python, *prefix, *arguments], cwd=script.folder.format(**folders) or checkout, env=environment,
-                stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True,
+                [python, *prefix, *arguments], cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=printed,
+                stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             try:
-                if script.interrupt_s:
-                    with suppress(subprocess.TimeoutExpired):
-                        process.wait(script.interrupt_s)
-                    process.send_signal(signal.SIGINT)
-                status = process.wait(limit_s)
+                return process.wait(limit_s)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)  # with the processes that the script started
                 process.wait()
-                return {"error": f"not finished after {limit_s:.0f} s"}
-        result[kind] = {"status": status, **_counted(folder)}
-        if kind == "bare" and status and not script.interrupt_s:
-            return {"error": "ends with an error without autoprof too"}
-    result["runs"] = [_found(path.parent) for path in sorted((out / "runs").glob("*/summary.json"))]
-    return result
+                return None
 
-
-def _counted(folder: Path) -> dict[str, Any]:
-    """Return the steps of each optimizer by process, and the median time between two of them."""
-    processes = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    between = [later - earlier for one in processes for earlier, later in pairwise(one["ends"])]
-    median_ms = round(1e3 * statistics.median(between), 3) if between else None
-    return {"steps": [one["counts"] for one in processes], "between_ms": median_ms}
+    ended = status("-m", "autoprof", "run", "--output", str(out / "runs"))
+    counted = [json.loads(path.read_text())["counts"] for path in sorted(out.glob("*.json"))]
+    if ended is None:
+        return {"error": f"not finished after {limit_s:.0f} s"}
+    if ended:
+        return {"error": f"ends with an error{' without autoprof too' if status() else ', and not without autoprof'}"}
+    runs = [_found(path.parent) for path in sorted((out / "runs").glob("*/summary.json"))]
+    return {"load": os.getloadavg()[0], "counted": counted, "runs": runs}
 
 
 def _found(folder: Path) -> dict[str, Any]:

@@ -24,13 +24,10 @@ class Script:
     """A folder of the checkout that ``PYTHONPATH`` has to name."""
     in_turn: bool = True
     """Whether each training step has a step of several optimizers; otherwise each of theirs is a step of its own."""
-    interrupt_s: float = 0
-    """The seconds after which Ctrl-C ends the script; 0 where it ends by itself."""
 
 
 _EXAMPLES: Final = ("pytorch/examples", "77f55b9")
 _LIGHTNING: Final = ("Lightning-AI/pytorch-lightning", "7f0c343")
-_ACCELERATE: Final = ("huggingface/accelerate", "16cb6eb8")
 _PAIRS: Final = "random pairs of sentences, a small random BERT, a metric of the same name"
 _CLEANRL: Final = ("vwxyzjn/cleanrl", "fe8d8a0")
 _MNIST: Final = "MNIST with 4,096 random images"
@@ -59,10 +56,6 @@ _LITGPT: Final = (
     "--data.val_split_fraction 0.1 --data.num_workers 0 --train.max_steps 40 --train.epochs 1 "
     "--train.global_batch_size 4 --train.micro_batch_size 2 --precision 32-true --logger_name csv --out_dir {out}/model"
 )
-_VISION: Final = (
-    "references/classification/train.py --data-path {data}/images6 --model mobilenet_v3_small --device cpu --epochs 2 "
-    "-b 8 -j 1 --output-dir {out}"
-)
 _UNET: Final = (
     "examples/unconditional_image_generation/train_unconditional.py --train_data_dir {data}/images/train "
     "--resolution 32 --train_batch_size 8 --num_epochs 2 --use_ema --ddpm_num_steps 20 --ddpm_num_inference_steps 2 "
@@ -83,8 +76,6 @@ SCRIPTS: Final = (
     ),
     Script("MNIST", *_EXAMPLES, ("mnist/main.py", "--epochs", "1"), _MNIST),
     Script("DCGAN", *_EXAMPLES, tuple(_DCGAN.split()), "the script's own fake images"),
-    Script("actor and critic", *_EXAMPLES, ("reinforcement_learning/actor_critic.py",), "CartPole", interrupt_s=40),
-    Script("REINFORCE", *_EXAMPLES, ("reinforcement_learning/reinforce.py",), "CartPole", interrupt_s=40),
     Script("ImageNet, ResNet-18", *_EXAMPLES, tuple(_IMAGENET.split()), "96 random images"),
     Script(
         "Hogwild, two processes",
@@ -93,9 +84,6 @@ SCRIPTS: Final = (
         _MNIST,
     ),
     Script("language model, LSTM", *_EXAMPLES, tuple(_WORDS.split()), "random words"),
-    Script("variational autoencoder", *_EXAMPLES, ("vae/main.py", "--epochs", "1"), _MNIST),
-    Script("recurrent network", *_EXAMPLES, ("mnist_rnn/main.py", "--epochs", "1"), _MNIST),
-    Script("siamese network", *_EXAMPLES, ("siamese_network/main.py", "--epochs", "1"), _MNIST),
     Script(
         "sine waves, L-BFGS",
         *_EXAMPLES,
@@ -111,9 +99,6 @@ SCRIPTS: Final = (
     ),
     Script("Lightning, autoencoder", *_LIGHTNING, tuple(_AUTOENCODER.split()), "MNIST with 60,000 random images"),
     Script(
-        "Fabric, own trainer", *_LIGHTNING, ("examples/fabric/build_your_own_trainer/run.py",), _MNIST, interrupt_s=60
-    ),
-    Script(
         "Fabric, cross-validation in three folds",
         *_LIGHTNING,
         ("examples/fabric/kfold_cv/train_fabric.py", "--epochs", "1", "--batch-size", "256", "--folds", "3"),
@@ -128,7 +113,6 @@ SCRIPTS: Final = (
         "CartPole",
         on_path=".",
     ),
-    Script("C51", *_CLEANRL, ("cleanrl/c51.py", "--total-timesteps", "12000"), "CartPole", on_path="."),
     Script(
         "timm, ResNet-18 with EMA",
         "huggingface/pytorch-image-models",
@@ -152,15 +136,9 @@ SCRIPTS: Final = (
         "random words, a small random GPT-2",
     ),
     Script(
-        "accelerate, text classification",
-        *_ACCELERATE,
-        ("{checkout}/examples/nlp_example.py", "--cpu"),
-        _PAIRS,
-        folder="{data}/accelerate",
-    ),
-    Script(
         "accelerate, gradient accumulation",
-        *_ACCELERATE,
+        "huggingface/accelerate",
+        "16cb6eb8",
         ("{checkout}/examples/by_feature/gradient_accumulation.py", "--cpu", "--gradient_accumulation_steps", "4"),
         _PAIRS,
         folder="{data}/accelerate",
@@ -173,5 +151,4 @@ SCRIPTS: Final = (
         "random instructions, a small random GPT",
         on_path=".",
     ),
-    Script("torchvision, MobileNetV3", "pytorch/vision", "49496c4f6", tuple(_VISION.split()), "96 random images"),
 )

@@ -14,14 +14,12 @@ INTRO: Final = """\
 
 **Result**: steps are right in {right} of {done} scripts
 
-Training scripts of other authors run unchanged: once bare and once by [`autoprof run`](../../docs/run.md), without a
-configuration. A `sitecustomize` counts the steps of each optimizer in both. Data is random and small where the
-script would download some.
+Training scripts of other authors run unchanged by [`autoprof run`](../../docs/run.md), without a configuration. A
+`sitecustomize` counts the steps of each optimizer. Data is random and small where the script would download some.
 
 *Steps* are right where the runs have as many steps as the script's optimizers made: with several optimizers in turn, as
-many as the one that steps most often; with several one after another, as many as all of them. *Between steps* is the
-median time from one optimizer step to the next, bare and with autoprof: on a busy machine it says little. *Overhead*
-is the share of the steps that autoprof measured itself.
+many as the one that steps most often; with several one after another, as many as all of them. *Overhead* is the share
+of the steps that autoprof measured itself.
 """
 
 
@@ -30,7 +28,7 @@ def page(results: Mapping[str, Any]) -> Iterator[str]:
     done = [script for script in SCRIPTS if "runs" in results.get(script.name, {})]
     right = sum(is_right(script, results[script.name]) for script in done)
     yield INTRO.format(right=right, done=len(done))
-    header = ("script", "steps: counted → found", "between steps, ms", "overhead", "findings", "longest row")
+    header = ("script", "steps: counted → found", "overhead", "findings", "longest row")
     yield from markdown(header, (_row(script, results[script.name]) for script in done))
     missing = [f"{script.name} ({_reason(results.get(script.name))})" for script in SCRIPTS if script not in done]
     if missing:
@@ -44,17 +42,11 @@ def page(results: Mapping[str, Any]) -> Iterator[str]:
 
 def _source(script: Script) -> tuple[str, ...]:
     source = f"[{script.repository}](https://github.com/{script.repository}/tree/{script.commit})"
-    end = f"; Ctrl-C after {script.interrupt_s:.0f} s" if script.interrupt_s else ""
-    return script.name, f"{source} at `{script.commit}`", f"{script.data}{end}"
+    return script.name, f"{source} at `{script.commit}`", script.data
 
 
 def _reason(result: Mapping[str, Any] | None) -> str:
     return "not run" if result is None else str(result["error"])
-
-
-def _counted(result: Mapping[str, Any]) -> list[list[int]]:
-    counted: list[list[int]] = result["autoprof"]["steps"]
-    return counted
 
 
 def is_right(script: Script, result: Mapping[str, Any]) -> bool:
@@ -62,15 +54,14 @@ def is_right(script: Script, result: Mapping[str, Any]) -> bool:
     if "runs" not in result:
         return False
     found = sum(int(one["steps"]) for one in result["runs"])
-    several = not script.in_turn or len(result["runs"]) > len(_counted(result))
-    return bool(found == sum(sum(counts) if several else max(counts) for counts in _counted(result)))
+    several = not script.in_turn or len(result["runs"]) > len(result["counted"])
+    return bool(found == sum(sum(counts) if several else max(counts) for counts in result["counted"]))
 
 
 def _row(script: Script, result: Mapping[str, Any]) -> list[str]:
-    counted = ", ".join(" and ".join(map(str, counts)) for counts in _counted(result)) or "none"
+    counted = ", ".join(" and ".join(map(str, counts)) for counts in result["counted"]) or "none"
     found = " + ".join(str(one["steps"]) for one in result["runs"]) or "none"
     verdict = "" if is_right(script, result) else " **wrong**"
-    between = f"{_ms(result['bare'])} → {_ms(result['autoprof'])}"
     runs: Sequence[Mapping[str, Any]] = result["runs"]
     overhead = ", ".join(dict.fromkeys(f"{100 * one['overhead']:.1f} %" for one in runs if one["overhead"] is not None))
     findings = [_finding(*finding) for one in runs for finding in one["findings"]]
@@ -78,7 +69,6 @@ def _row(script: Script, result: Mapping[str, Any]) -> list[str]:
     return [
         script.name,
         f"{counted} → {found}{verdict}",
-        between,
         overhead,
         "<br>".join(dict.fromkeys(findings)) or "none",
         "<br>".join(dict.fromkeys(longest)),
@@ -87,8 +77,3 @@ def _row(script: Script, result: Mapping[str, Any]) -> list[str]:
 
 def _finding(rule: str, name: str | None, phase: str | None) -> str:
     return " ".join([rule + (":" if name else ""), *([f"`{name}`"] if name else []), *([phase] if phase else [])])
-
-
-def _ms(result: Mapping[str, Any]) -> str:
-    value = result["between_ms"]
-    return "–" if value is None else f"{value:.1f}"

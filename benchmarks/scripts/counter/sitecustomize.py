@@ -1,9 +1,8 @@
-"""Count the steps of each optimizer of a process, and note their times: the truth that autoprof is compared with."""
+"""Count the steps of each optimizer of a process: the truth that autoprof is compared with."""
 
 import atexit
 import json
 import os
-import time
 from contextlib import suppress
 
 
@@ -15,17 +14,15 @@ def _count(folder: str) -> None:
         with suppress(Exception):
             torch.library.define(f"torchvision::{name}", "(Tensor a, Tensor b, float c) -> Tensor")
     counts: dict[int, int] = {}
-    ends: list[float] = []
     process = os.getpid()
 
     def stepped(optimizer: object, _args: object, _kwargs: object) -> None:
         counts[id(optimizer)] = counts.get(id(optimizer), 0) + 1
-        ends.append(time.perf_counter())
 
     def write() -> None:
         if counts and os.getpid() == process:
             with open(f"{folder}/{process}.json", "w") as file:
-                json.dump({"counts": list(counts.values()), "ends": ends}, file)
+                json.dump({"counts": list(counts.values())}, file)
 
     register_optimizer_step_post_hook(stepped)
     atexit.register(write)
