@@ -1,4 +1,4 @@
-# make demo    train and profile the reference model      make evidence [PARTS="module truth"]  each figure anew, five hours
+# make demo    train and profile the reference model      make evidence [PARTS="module truth"]  each figure anew, two hours
 # make test    run the tests                              make gpu     tests and benchmarks that need CUDA
 # make test TORCH=newest  the same with the newest torch of the index, in an environment of its own
 # make check   linter, formatter, types                   make laws    thousands of new random nests against the laws

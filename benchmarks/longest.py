@@ -1,11 +1,10 @@
-"""``python -m benchmarks.longest``: the longest steps of trainings by default, and the memory of a long run."""
+"""The longest steps of trainings by default, bare and with autoprof in turn, and the memory of a long run."""
 
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ import numpy.typing as npt
 
 from .paired import print_line
 from .processes import run_on_terminal, run_program
-from .table import Bound, figures, kept, limits, parser, write
+from .table import Bound
 
 Times = npt.NDArray[np.int64]
 """Nanoseconds of each step by the wall clock and by the processor's."""
@@ -30,35 +29,23 @@ NOTICED_MS: Final = 1.0
 """An extra of a step of 0.2 ms that counts as one of the two a second."""
 TRAINING: Final = ("-m", "benchmarks.programs.long_training")
 
-INTRO: Final = """\
-# How long are the longest steps, and does memory grow?
-
-**Result**: {result}
-
-Trainings by default on a terminal, each a process of its own, bare and with autoprof in turn. An *extra* is what a
-step takes beyond the median one. Memory is that of a run in which every step is recorded, with all default sinks.
-"""
+HEADER: Final = ("steps of", "median, ms", "p99", "p99.99", "longest", "mean", "extras > 1 ms a second")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, write. Return 1 where a limit is not kept."""
-    options = parser("benchmarks.longest", __doc__).parse_args(arguments)
-    found = _tails(1 if options.quick else RUNS, 100 if options.quick else 1)
-    memory, readings = _memory((100, 200) if options.quick else POINTS)
-    bounds = [*_tail_bounds(found), memory]
-    short = found["0.2 ms"]["autoprof"]
-    longest = f"{short['max']:.1f} ms for the longest of {short['steps']:,} steps of 0.2 ms"
-    result = f"{longest}; {memory.measured}; {kept(bounds)}"
-    header = ("steps of", "median, ms", "p99", "p99.99", "longest", "mean", "extras > 1 ms a second")
-    rows = [
+def measure(*, quick: bool) -> tuple[list[Bound], dict[str, Any]]:
+    """Return the limits, and the raw figures of the trainings and of memory."""
+    tails = _tails(1 if quick else RUNS, 100 if quick else 1)
+    memory, readings = _memory((100, 200) if quick else POINTS)
+    return [*_tail_bounds(tails), memory], {"tails": tails, "memory": readings}
+
+
+def rows(tails: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[tuple[str, ...]]:
+    """Return the rows of the table: a row for each kind of training, bare and with autoprof."""
+    return [
         (f"{kind}, {lane}", *(f"{one[key]:.3f}" for key in ("median", "p99", "p99.99", "max", "mean", "noticed")))
-        for kind, lanes in found.items()
+        for kind, lanes in tails.items()
         for lane, one in lanes.items()
     ]
-    table = figures("longest", header, rows)
-    lines = [INTRO.format(result=result), *limits(bounds), "", "## Which steps are longest?", "", *table]
-    write(options, lines, {"tails": found, "memory": readings})
-    return int(any(bound.kept is False for bound in bounds))
 
 
 def _tails(runs: int, fewer: int) -> dict[str, dict[str, dict[str, float]]]:
@@ -119,7 +106,3 @@ def _memory(points: Sequence[int]) -> tuple[Bound, list[dict[str, Any]]]:
     grown = (readings[-1]["rss_bytes"] - readings[0]["rss_bytes"]) / MIB
     text = f"{grown:+.2f} MiB from step {points[0]:,} to step {points[-1]:,}"
     return Bound("resident memory", "≤ 1 MiB more", text, grown <= 1), readings
-
-
-if __name__ == "__main__":
-    sys.exit(main())

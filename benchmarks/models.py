@@ -1,6 +1,6 @@
 """The models that are compared: known architectures with random weights, of installed packages and of this repository.
 
-The same table serves ``truth``, ``hot_path`` and ``compiled``. A model is made when it is its turn.
+``truth`` and ``compiled`` choose from here. A model is made when it is its turn.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from .gpt import SmallGPT
 
@@ -40,7 +39,6 @@ class Size:
 
 
 TINY: Final = Size(64, 2, 32, 128, 2)
-SMALL: Final = Size(192, 6, 64, 1000, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,6 @@ class Model:
     build: Callable[[], Built]
     needs: str = "torch"
     family: str = "transformer"
-    fullgraph: bool = True
 
     @property
     def is_available(self) -> bool:
@@ -59,12 +56,11 @@ class Model:
         return find_spec(self.needs) is not None
 
 
-def train(model: Model, device: torch.device | None = None) -> Training:
+def train(model: Model) -> Training:
     """Make a model and a training step of it, on one batch."""
     module, batch, loss = model.build()
-    place = device or torch.device("cpu")
-    module.to(place).train()
-    args, kwargs, target = tree_map(lambda one: one.to(place) if isinstance(one, Tensor) else one, batch(0))
+    module.train()
+    args, kwargs, target = batch(0)
     optimizer = torch.optim.SGD((one for one in module.parameters() if one.requires_grad), lr=1e-4)
 
     def step() -> None:
@@ -124,15 +120,12 @@ def floats(*shape: int, classes: int = 0) -> Batch:
     return batch
 
 
-def tokens(size: Size, keys: tuple[str, ...] = (), **more: Callable[[torch.Generator], Tensor]) -> Batch:
-    """Return batches of random words: as the first argument, or under these keys with further inputs."""
+def tokens(size: Size, keys: tuple[str, ...] = ()) -> Batch:
+    """Return batches of random words: as the first argument, or under these keys."""
 
     def batch(at: int) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
-        draw = _generator(at)
-        words = torch.randint(3, size.words, (size.batch, size.tokens), generator=draw)
-        if not keys:
-            return (words,), {}, words
-        return (), {**dict.fromkeys(keys, words), **{key: make(draw) for key, make in more.items()}}, None
+        words = torch.randint(3, size.words, (size.batch, size.tokens), generator=_generator(at))
+        return ((), dict.fromkeys(keys, words), None) if keys else ((words,), {}, words)
 
     return batch
 
@@ -190,19 +183,6 @@ def pixels(side: int, classes: int = 5, batch: int = 2) -> Batch:
     return keyed
 
 
-def whisper(size: Size, frames: int) -> Model:
-    """Return a model from sound to words."""
-    batch = tokens(size, ("labels",), input_features=lambda draw: torch.randn(size.batch, 16, frames, generator=draw))
-    places: dict[str, Any] = {
-        "num_mel_bins": 16,
-        "max_source_positions": frames // 2,
-        "max_target_positions": size.tokens,
-    }
-    return hugging(
-        "Whisper", "WhisperForConditionalGeneration", size, batch, begin_suppress_tokens=None, **places
-    )  # fmt: skip
-
-
 def images(package: str, name: str, batch: int, side: int, *, checkpoint: bool = False, **options: Any) -> Model:
     """Return an image classifier of torchvision or timm: images (batch, 3, side, side), cross entropy."""
 
@@ -217,38 +197,14 @@ def images(package: str, name: str, batch: int, side: int, *, checkpoint: bool =
     return Model(name + ", checkpointed" * checkpoint, build, package, "convolution")
 
 
-def _faster_rcnn() -> Built:
-    detection = import_package("torchvision").models.detection
-    backbone = detection.backbone_utils.resnet_fpn_backbone(backbone_name="resnet18", weights=None, trainable_layers=5)
-    model = detection.FasterRCNN(
-        backbone, num_classes=3, min_size=64, max_size=64, rpn_pre_nms_top_n_train=60, rpn_post_nms_top_n_train=20,
-        box_batch_size_per_image=8,
-    )  # fmt: skip
-    boxes = {"boxes": torch.tensor([[10.0, 10.0, 40.0, 50.0]]), "labels": torch.tensor([1])}
-    image = torch.rand(3, 64, 64)
-    return model, lambda _at: (([image], [boxes]), {}, None), lambda found, _: torch.stack(list(found.values())).sum()
-
-
-def _diffusers_unet() -> Built:
-    model = import_package("diffusers").UNet2DConditionModel(
-        sample_size=16, block_out_channels=(32, 64, 64), layers_per_block=2, norm_num_groups=8, attention_head_dim=8,
-        cross_attention_dim=32, down_block_types=("CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),
-        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
-    )  # fmt: skip
-    given = torch.randn(2, 4, 16, 16), torch.tensor([3, 7]), torch.randn(2, 12, 32)
-    return model, lambda _at: (given, {}, None), lambda found, _: squares(found.sample, None)
-
-
-def small_gpt(size: Size, name: str = "small GPT") -> Model:
+def small_gpt(size: Size) -> Model:
     """Return a GPT as people write it."""
 
     def build() -> Built:
-        model = SmallGPT(
-            vocabulary=size.words, context=size.tokens, width=size.width, layers=size.layers, heads=4
-        )  # fmt: skip
+        model = SmallGPT(vocabulary=size.words, context=size.tokens, width=size.width, layers=size.layers, heads=4)
         return model, tokens(size), entropy
 
-    return Model(name, build)
+    return Model("small GPT", build)
 
 
 def reference_workload(size: str, *, checkpoint: bool) -> Model:
@@ -271,36 +227,16 @@ _DEEP: Final = Size(256, 4, 64, 1000, 4)
 TRUTH: Final = (
     images("torchvision", "resnet18", 8, 96),
     images("torchvision", "densenet121", 4, 96),
-    images("torchvision", "googlenet", 8, 96, init_weights=False),
     images("torchvision", "mobilenet_v3_large", 8, 128),
     images("torchvision", "swin_t", 2, 112),
-    images("torchvision", "convnext_tiny", 2, 96),
-    images("timm", "vit_tiny_patch16_224", 4, 224),
     images("timm", "vit_tiny_patch16_224", 4, 224, checkpoint=True),
-    images("timm", "regnety_004", 4, 128, checkpoint=True),
     hugging("GPT-2", "GPT2LMHeadModel", _DEEP),
     hugging("GPT-2, checkpointed", "GPT2LMHeadModel", _DEEP, checkpoint=False),
-    hugging("Llama", "LlamaForCausalLM", _DEEP),
     hugging("Llama, reentrant", "LlamaForCausalLM", _DEEP, checkpoint=True),
     hugging("BERT", "BertForMaskedLM", _DEEP),
     hugging("T5", "T5ForConditionalGeneration", _DEEP),
     small_gpt(_DEEP),
     reference_workload("small", checkpoint=True),
-    reference_workload("small", checkpoint=False),
 )
-HOT_PATH: Final = (
-    hugging("GPT-2", "GPT2LMHeadModel", SMALL),
-    hugging("Llama", "LlamaForCausalLM", SMALL, num_key_value_heads=2, head_dim=48),
-    hugging("BERT", "BertForMaskedLM", SMALL),
-    hugging("T5", "T5ForConditionalGeneration", SMALL),
-    whisper(SMALL, 400),
-    images("timm", "vit_tiny_patch16_224", 2, 96, img_size=96),
-    images("timm", "convnext_atto", 4, 96),
-    images("timm", "swin_tiny_patch4_window7_224", 1, 112, img_size=112, embed_dim=48),
-    images("torchvision", "resnet50", 2, 96, weights=None),
-    images("torchvision", "mobilenet_v3_large", 4, 96, weights=None),
-    Model("Faster R-CNN", _faster_rcnn, "torchvision"),
-    Model("UNet2DCondition", _diffusers_unet, "diffusers"),
-    small_gpt(Size(192, 6, 64, 1000, 4)),
-    reference_workload("tiny", checkpoint=True),
-)
+"""Each way in which a model's backward differs from its forward is once here: convolutions, attention, recompute of
+both kinds, tied weights, an encoder with a decoder."""

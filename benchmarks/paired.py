@@ -135,7 +135,6 @@ def turns(
     make: Callable[[], Workload],
     config: Mapping[str, Any],
     *,
-    manual: bool = False,
     is_shared: bool = True,
     turn_s: float,
     count: int,
@@ -150,19 +149,17 @@ def turns(
     """
     own = make()
     bare = own if is_shared else make()
-    variant, found = InFolder(dict(config), manual=manual), no_pairs()
-    bare.step()
-    step_ns, _ = time_turn(bare.step, 3)
-    steps = max(round(turn_s * 1e9 / step_ns), 1)
-    differ = [1.0, 1.0] if is_shared else _difference(own.step, bare.step, steps, max(count // 3, 1))
+    variant, found = InFolder(dict(config)), no_pairs()
+    differ = [1.0, 1.0] if is_shared else _difference(own.step, bare.step, turn_s, max(count // 3, 1))
     with settled(variant, own, settling):
+        with variant.session.pause():
+            steps = _steps_of(bare.step, turn_s)
         for number in range(count):
             print_line(f"{own.title}: turn {number + 1} of {count}")
             for side in ("own", "bare") if number % 2 else ("bare", "own"):
                 if side == "own":
                     own.step()
-                    variant.end_step()
-                    wall, processor = time_turn(own.step, steps, variant.end_step)
+                    wall, processor = time_turn(own.step, steps)
                     times = wall / differ[0], processor / differ[1]
                 else:
                     with variant.session.pause():
@@ -174,7 +171,15 @@ def turns(
     return {"title": own.title, "steps_of_a_turn": steps, "turns": count, "pairs": found}
 
 
-def _difference(own: Callable[[], object], bare: Callable[[], object], steps: int, count: int) -> list[float]:
+def _steps_of(step: Callable[[], object], turn_s: float) -> int:
+    """Return the number of steps in a turn of this length."""
+    step()
+    return max(round(turn_s * 1e9 / time_turn(step, 3)[0]), 1)
+
+
+def _difference(own: Callable[[], object], bare: Callable[[], object], turn_s: float, count: int) -> list[float]:
     """Return how much longer the bare steps of one model take than those of another one, by each clock."""
+    steps = _steps_of(bare, turn_s)
+    own()
     pairs = [(time_turn(own, steps), time_turn(bare, steps)) for _ in range(count)]
     return [median(one[at] / other[at] for one, other in pairs) for at in range(len(CLOCKS))]

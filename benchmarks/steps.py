@@ -1,4 +1,4 @@
-"""``python -m benchmarks.steps``: what whole steps, runs and processes cost, and how many steps are recorded."""
+"""``python -m benchmarks.steps``: what whole steps and processes cost, the longest steps, and memory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from torch import nn
 import autoprof
 from autoprof.testing import ListSink
 
+from . import longest
 from .machine import keep_memory
 from .paired import print_line, time_turn, turns
 from .processes import PROGRAMS, Process, load, run_program
 from .programs import gpt2
 from .stats import Estimate, difference, ratio
-from .table import Bound, at_most, figures, kept, limits, parser, percent, write
+from .table import Bound, at_most, figures, interval, kept, limits, parser, percent, write
 from .variants import Discard
-from .workloads import WIDTH, Workload, reference
+from .workloads import WIDTH, Workload
 
 STEPS: Final = 120
 """Steps of a run of the GPT."""
@@ -36,8 +37,7 @@ RECORDED: Final = 118
 BUSY: Final = 4
 """Busy processes beside a run."""
 MODULES: Final = 200
-LENGTHS_MS: Final = (50.0, 100.0, 500.0)
-ONE: Final = 1.005
+LENGTHS_MS: Final = (50.0, 500.0)
 _IMPORTS: Final = (
     "from time import perf_counter as t; a = t(); import torch; b = t(); import autoprof; c = t(); "
     "autoprof.instrument; print(b - a, t() - b)"
@@ -52,22 +52,23 @@ class Size:
     """Layers, width, heads, vocabulary, batch and length of the GPT."""
     steps: int = STEPS
     runs: int = 3
-    """Bare and recorded processes, and runs beside busy processes."""
+    """Bare and recorded processes of the GPT, and runs beside busy processes."""
+    short_runs: int = 8
+    """Bare and recorded processes of the convolutions, which take a few seconds."""
     turn_s: float = 1.0
     turns: int = 24
     settling: int = 15
-    """Steps of a session before its turns."""
+    """Steps of a session before its turns; a compiled model is compiled in the first one."""
     modules: int = MODULES
     lengths_ms: tuple[float, ...] = LENGTHS_MS
-    reference: str = "small"
-    images: tuple[str, str] = ("60", "64")
+    images: tuple[str, str] = ("20", "64")
     """Steps of the convolutions, and the side of their images."""
     defaults: tuple[tuple[int, float, int], ...] = ((40, 11.0, 1000), (60, 40.0, 150), (1000, 40.0, 500))
     """Modules, length of a step in ms, and number of steps of runs by default."""
 
 
 QUICK: Final = Size(
-    "1,16,2,32,1,8", 10, 1, 0.05, 2, 2, 8, (5.0,), "tiny", ("2", "8"), ((8, 2.0, 20), (20, 2.0, 20))
+    "1,16,2,32,1,8", 10, 1, 1, 0.05, 2, 2, 8, (5.0,), ("2", "8"), ((8, 2.0, 20), (20, 2.0, 20))
 )  # fmt: skip
 
 INTRO: Final = """\
@@ -77,6 +78,10 @@ INTRO: Final = """\
 
 *Overhead* is the time of recorded steps beyond that of bare steps of the same process, in turns of a second, the
 bare ones in `session.pause()`; one thread of torch. Its interval holds the median with 95 %.
+"""
+TAILS: Final = """\
+Trainings by default on a terminal, each a process of its own, bare and with autoprof in turn. An *extra* is what a
+step takes beyond the median one. Memory is that of a run in which every step is recorded, with all default sinks.
 """
 
 
@@ -132,13 +137,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_memory()
     size = QUICK if options.quick else Size()
     gpt, runs = _gpt(size)
-    bounds = [*gpt, _beside_load(size, runs["own"][-1]), *_lengths(size), _demo(size)]
+    bounds = [*gpt, _beside_load(size, runs["own"][-1]), *_lengths(size)]
     processes, stated = _processes(size, runs)
     bounds += processes
     defaults = [_by_default(size, *one) for one in size.defaults]
-    quick_gpt = f"{gpt[0].measured}; overhead {gpt[1].measured}"
+    tails, raw = longest.measure(quick=options.quick)
+    short = raw["tails"]["0.2 ms"]["autoprof"]
+    result = (
+        f"a GPT-2 of 4 layers: {gpt[0].measured}; overhead {gpt[1].measured}; "
+        f"{short['max']:.1f} ms for the longest of {short['steps']:,} steps of 0.2 ms; {kept([*bounds, *tails])}"
+    )
     lines = [
-        INTRO.format(result=f"a GPT-2 of 4 layers: {quick_gpt}; {kept(bounds)}"),
+        INTRO.format(result=result),
         *limits(bounds),
         "",
         "## How many steps are recorded by default?",
@@ -148,18 +158,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "## What is done outside of the steps?",
         "",
         *figures("outside", ("work", "time"), [_loading(1 if options.quick else 9), *stated]),
+        "",
+        "## How long are the longest steps, and does memory grow?",
+        "",
+        TAILS,
+        *limits(tails, "tails"),
+        "",
+        *figures("longest", longest.HEADER, longest.rows(raw["tails"])),
     ]
-    write(options, lines, {"runs": {side: [one.to_dict() for one in ones] for side, ones in runs.items()}})
-    return int(any(bound.kept is False for bound in bounds))
+    write(options, lines, {"runs": {side: [one.to_dict() for one in ones] for side, ones in runs.items()}, **raw})
+    return int(any(bound.kept is False for bound in [*bounds, *tails]))
 
 
-def _turns(
-    size: Size, make: Callable[[], Workload], config: Mapping[str, Any], *, manual: bool = False, is_shared: bool = True
-) -> Estimate:
+def _turns(size: Size, make: Callable[[], Workload], config: Mapping[str, Any], *, is_shared: bool = True) -> Estimate:
     """Return the ratio of recorded to bare steps."""
-    found = turns(
-        make, config, manual=manual, is_shared=is_shared, turn_s=size.turn_s, count=size.turns, settling=size.settling
-    )["pairs"]["wall"]
+    found = turns(make, config, is_shared=is_shared, turn_s=size.turn_s, count=size.turns, settling=size.settling)[
+        "pairs"
+    ]["wall"]
     return ratio(found["own"], found["bare"])
 
 
@@ -175,20 +190,24 @@ def _in_turns(bare: Sequence[str], own: Sequence[str], runs: int) -> dict[str, l
 
 
 def _gpt(size: Size) -> tuple[list[Bound], dict[str, list[Process]]]:
-    """Return the steps recorded of a GPT with one line, and its overhead in turns."""
+    """Return the steps recorded of a GPT with one line, and its overhead in turns: eager, and each step compiled."""
     program = [str(PROGRAMS / "gpt2.py"), "--sizes", size.gpt, "--steps", str(size.steps)]
     runs = _in_turns(program, [*program, "--autoprof"], size.runs)
     recorded = [one.figure("steps") for one in runs["own"]]
     wanted = -(-RECORDED * size.steps // STEPS)
     text = f"{', '.join(map(str, recorded))} of {size.steps} steps recorded, {runs['own'][-1].figure('rows')} rows"
 
-    def make() -> Workload:
+    def make(*, is_compiled: bool = False) -> Workload:
         model, step = gpt2.make(tuple(map(int, size.gpt.split(","))))
+        if is_compiled:
+            model.compile()
         return Workload("gpt2", "GPT-2", model, step, {"targets": [{"match": ".+"}]})
 
+    compiled = _turns(size, partial(make, is_compiled=True), {"sample": {"budget": None}})
     bounds = [
         Bound("GPT-2, one line: steps recorded", f"≥ {wanted}", text, min(recorded) >= wanted),
         at_most("GPT-2, one line: overhead", 0.5, percent(_turns(size, make, {})), unit=" %"),
+        Bound("GPT-2, compiled, every step: overhead", "", interval(percent(compiled), unit=" %"), None),
     ]
     return bounds, runs
 
@@ -229,19 +248,11 @@ def _lengths(size: Size) -> list[Bound]:
     return bounds
 
 
-def _demo(size: Size) -> Bound:
-    """Measure the demo's workload with its own configuration, all sinks."""
-    config = reference(torch.device("cpu"), size.reference).config
-    config = {key: value for key, value in config.items() if key != "sinks"}
-    one = _turns(size, lambda: reference(torch.device("cpu"), size.reference), config, manual=True)
-    return at_most(f"the demo's model ({size.reference}), all sinks, over bare", ONE, one, digits=3, unit=" ×")
-
-
 def _processes(size: Size, gpt: dict[str, list[Process]]) -> tuple[list[Bound], list[tuple[str, str]]]:
     """Compare whole processes from start to exit; return their limits, and what their reports state."""
     program = [str(PROGRAMS / "convolutions.py"), *size.images]
     cases = {
-        "`autoprof run` of 30 convolutions": _in_turns(program, ["-m", "autoprof", "run", *program], size.runs),
+        "`autoprof run` of 30 convolutions": _in_turns(program, ["-m", "autoprof", "run", *program], size.short_runs),
         "GPT-2 with one line": gpt,
     }
     bounds, rows = [], []

@@ -27,7 +27,7 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
 def write(options: argparse.Namespace, lines: Iterable[str], raw: Any = None) -> None:
     """Print the page, and write it and the raw results to the files of the command line."""
     text = "\n".join(lines).strip() + "\n"
-    print(text, flush=True)
+    print(text, end="", flush=True)
     write_raw(options, raw)
     if options.page is not None:
         options.page.write_text(text, encoding="utf-8")
@@ -88,10 +88,10 @@ def at_most(subject: str, limit: float, one: Estimate, digits: int = 2, unit: st
     return Bound(subject, f"≤ {limit:g}{unit}", text, one.value <= limit, one.excludes(limit))
 
 
-def limits(bounds: Sequence[Bound]) -> Iterator[str]:
-    """Yield the table of the limits, which documents take over as ``limits``."""
+def limits(bounds: Sequence[Bound], name: str = "limits") -> Iterator[str]:
+    """Yield the table of the limits, which documents take over by its name."""
     rows = [(bound.subject, bound.limit, bound.measured, bound.verdict) for bound in bounds]
-    return figures("limits", ("figure", "limit", "measured", ""), rows)
+    return figures(name, ("figure", "limit", "measured", ""), rows)
 
 
 def kept(bounds: Sequence[Bound]) -> str:

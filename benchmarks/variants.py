@@ -121,44 +121,6 @@ class Paused(Session):
         super().close()
 
 
-class Closed(Session):
-    """A session that was opened, used and closed again before the block."""
-
-    def open(self, workload: Workload) -> None:
-        """Open a session, run steps in it, close it; the measurement comes after."""
-        super().open(workload)
-        try:
-            for _ in range(2):
-                workload.step()
-                super().end_step()
-        finally:
-            super().close()
-
-    def end_step(self) -> None:
-        """Do nothing: there is no session any more."""
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-
-class SwitchedOff(Session):
-    """A session opened with ``AUTOPROF=0`` in the environment."""
-
-    def open(self, workload: Workload) -> None:
-        """Instrument the model while the switch is set."""
-        before = os.environ.get("AUTOPROF")
-        os.environ["AUTOPROF"] = "0"
-        try:
-            super().open(workload)
-        finally:
-            del os.environ["AUTOPROF"]
-            if before is not None:
-                os.environ["AUTOPROF"] = before
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-
 class InFolder(Variant):
     """A session with ``config``, all default sinks into a folder of its own."""
 
@@ -166,8 +128,8 @@ class InFolder(Variant):
     label = "autoprof"
     settling = 900
 
-    def __init__(self, config: dict[str, Any], *, manual: bool) -> None:
-        self._config, self._manual = dict(config), manual
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = dict(config)
         self._folder: str | None = None
         self.session: Any = None
 
@@ -176,11 +138,6 @@ class InFolder(Variant):
         self._folder = tempfile.mkdtemp(prefix="autoprof-bench-")
         config = {**self._config, "output": self._folder}
         self.session = autoprof.instrument(workload.model, config, optimizer=workload.optimizer)
-
-    def end_step(self) -> None:
-        """End the step, where the program would say so."""
-        if self._manual:
-            self.session.step()
 
     def close(self) -> None:
         """Close the session and remove its folder."""
@@ -374,8 +331,6 @@ def variants(
     """Return all variants in the order of the table; ``folder`` is that of the session with sinks."""
     return [
         NeverOpened(),
-        Closed("closed", "opened and closed again", sinks={}),
-        SwitchedOff("off", "switched off by `AUTOPROF=0`", sinks={}),
         Paused("paused", "in a pause", sinks={}),
         Session("idle", "a step that is not recorded", sinks={}, sample={"every": 1_000_000_000}),
         Recording("recording", "marks alone", sinks={}),

@@ -18,8 +18,14 @@ from typing import Any, Final
 from ..digest import ROOT
 from ..table import parser, write, write_raw
 
-PARTS: Final = {"known": "known", "growth": "growth", "models": "families", "cost": "cost"}
-"""The modules of the parts."""
+TITLES: Final = {
+    "known": "Are rows inside compiled graphs true?",
+    "models": "Has every kernel of compiled models an owner?",
+}
+SECTIONS: Final = {"known": ("known", "growth"), "models": ("families",)}
+"""The modules that measure a part, a table of its page each."""
+PROCESSES: Final = {"known": 1, "models": 2}
+"""Processes for each model: a second one finds the code of the first in torch's cache."""
 NOTE: Final = (
     "Every module is a target. Each model runs in a process of its own. The referee was written without knowledge of "
     "autoprof's source.\n"
@@ -29,37 +35,39 @@ NOTE: Final = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write. Return 1 where a model is wrong."""
     made = parser("benchmarks.compiled", __doc__)
-    made.add_argument("part", choices=PARTS)
+    made.add_argument("part", choices=TITLES)
     made.add_argument("--only", help="only models with these names, by comma")
     made.add_argument("--limit", type=float, default=300, help="seconds for each process (default: %(default)s)")
     made.add_argument("--cache", type=Path, help="inductor's cache folder (default: a new one)")
     made.add_argument("--worker", nargs=3, metavar=("NAME", "GIVEN", "FILE"), help=argparse.SUPPRESS)
     options = made.parse_args(arguments)
-    part = import_module(f".{PARTS[options.part]}", __package__)
+    sections = [import_module(f".{name}", __package__) for name in SECTIONS[options.part]]
     if options.worker:
-        _work(part, *options.worker)
+        _work(next(one for one in sections if options.worker[0] in one.names), *options.worker)
         return 0
-    only = part.QUICK if options.quick else options.only
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="autoprof-compiled-") as folder:
-        for name in part.names:
+        for section, name in [(one, name) for one in sections for name in one.names]:
+            only = section.QUICK if options.quick else options.only
             if only is None or name in only.split(","):
-                results[name] = _measure(options, part.PROCESSES, name, options.cache or Path(folder))
+                results[name] = _measure(options, name, options.cache or Path(folder))
                 lines = f"{name}: {results[name]['verdict']}", *results[name].get("wrong", ())
                 print(*lines, sep="\n  ", file=sys.stderr, flush=True)
                 write_raw(options, results)
-    result, *lines = part.page(results)
-    write(options, [f"# {part.TITLE}", "", f"**Result**: {result}", "", NOTE, *lines])
+    pages = [list(one.page({name: results[name] for name in one.names if name in results})) for one in sections]
+    result = "; ".join(page[0] for page in pages)
+    head = [f"# {TITLES[options.part]}", "", f"**Result**: {result}", "", NOTE]
+    write(options, head + [line for page in pages for line in page[1:]])
     return int(any(one["verdict"] in ("wrong", "failed") for one in results.values()))
 
 
-def _measure(options: argparse.Namespace, processes: int, name: str, cache: Path) -> dict[str, Any]:
+def _measure(options: argparse.Namespace, name: str, cache: Path) -> dict[str, Any]:
     """Measure a model in a process of its own, or in several, each given the last one's result."""
     environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
     given = ""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "result.json"
-        for _ in range(processes):
+        for _ in range(PROCESSES[options.part]):
             command = [sys.executable, "-m", "benchmarks.compiled", options.part, "--worker", name, given, str(output)]
             try:
                 subprocess.run(
@@ -80,14 +88,14 @@ def _measure(options: argparse.Namespace, processes: int, name: str, cache: Path
     return found
 
 
-def _work(part: Any, name: str, given: str, output: str) -> None:
+def _work(section: Any, name: str, given: str, output: str) -> None:
     """Measure a model in this process; ``given`` is the JSON of a former process's result."""
     import torch
 
     warnings.filterwarnings("ignore")  # the models' own, about their configuration
     torch.set_num_threads(1)
     with contextlib.redirect_stdout(sys.stderr):
-        found = part.measure(name, json.loads(given)) if given else part.measure(name)
+        found = section.measure(name, json.loads(given)) if given else section.measure(name)
     Path(output).write_text(json.dumps(found), encoding="utf-8")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from autoprof._capture.graphs.generated import GeneratedCode
 from autoprof._capture.graphs.naming import CompiledGraph, follow_graphs
 from autoprof.frame import StepFrame
 
-from ..models import TINY, Model, entropy, floats, hugging, images, pixels, small_gpt, squares, whisper
+from ..models import TINY, Model, entropy, floats, hugging, images, pixels, small_gpt
 from ..table import markdown
 from .case import PHASES, Case, prepare
 from .rows import RUNTIME, Frames, counted, open_session, problems, share
@@ -25,7 +24,6 @@ WARM: Final = 4
 BITS: Final = 3
 """Steps whose outputs, gradients and parameters are compared bit by bit."""
 _HEADS: Final[dict[str, Any]] = {"num_key_value_heads": 2}
-_VISION: Final[dict[str, Any]] = {"image_size": 32, "patch_size": 8, "num_labels": 5}
 _MIXTRAL: Final[dict[str, Any]] = {"num_local_experts": 4, "num_experts_per_tok": 2}
 _WIDE: Final[dict[str, Any]] = {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 2, 1], "num_labels": 5}
 _PATCHES: Final[dict[str, Any]] = {
@@ -36,7 +34,6 @@ _PATCHES: Final[dict[str, Any]] = {
     "num_heads": [2, 4],
     "window_size": 4,
 }
-_SMALL: Final[dict[str, Any]] = {"depth_multiplier": 0.25, "image_size": 32, "num_labels": 5}
 
 
 def _mlp() -> Any:
@@ -44,71 +41,40 @@ def _mlp() -> Any:
     return nn.Sequential(*layers), floats(32, 64, classes=5), entropy
 
 
-def _encoder() -> Any:
-    layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True, norm_first=True)
-    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), floats(2, 32, 64), squares
-
-
 MODELS: Final = (
     Model("mlp", _mlp, family="other"),
-    Model("TransformerEncoder of torch", _encoder),
     small_gpt(TINY),
     *(
         hugging(architecture.removesuffix("LMHeadModel").partition("For")[0], architecture, TINY, **config)
         for architecture, config in (
-            ("GPT2LMHeadModel", {}), ("LlamaForCausalLM", _HEADS), ("GemmaForCausalLM", _HEADS), ("PhiForCausalLM", {}),
-            ("OPTForCausalLM", {}), ("MixtralForCausalLM", _HEADS | _MIXTRAL), ("BertForMaskedLM", {}),
-            ("AlbertForMaskedLM", {}), ("T5ForConditionalGeneration", {}), ("BartForConditionalGeneration", {}),
+            ("LlamaForCausalLM", _HEADS), ("MixtralForCausalLM", _HEADS | _MIXTRAL),
+            ("BertForMaskedLM", {}), ("T5ForConditionalGeneration", {}),
         )
     ),
-    whisper(TINY, 64),
-    hugging("ViT", "ViTForImageClassification", TINY, pixels(32), **_VISION),
     hugging("Swin", "SwinForImageClassification", TINY, pixels(32), num_labels=5, **_PATCHES),
     hugging("ConvNext", "ConvNextForImageClassification", TINY, pixels(64), family="convolution", **_WIDE),
-    hugging("MobileNetV2", "MobileNetV2ForImageClassification", TINY, pixels(32), family="convolution", **_SMALL),
     images("torchvision", "resnet18", 2, 64, weights=None),
-    images("torchvision", "densenet121", 2, 32, weights=None),
     hugging("Mamba", "MambaForCausalLM", TINY, family="other", state_size=4),
 )  # fmt: skip
 BOUNDS: Final = {"transformer": 0.05, "convolution": 0.10}
 """The largest share of the model's time in rows of several blocks."""
 BY_NAME: Final = {model.name: model for model in MODELS}
-TITLE: Final = "Has every kernel of compiled models an owner?"
 names = list(BY_NAME)
-PROCESSES: Final = 2
 QUICK: Final = "mlp"
 CONTROLS: Final = 20
 """Further bare runs where bits differ: some models have other bits in one of many runs, with and without autoprof."""
-_NOTER: Final = "set_kernel_post_grad_provenance_tracing"
-_NOTERS: Final = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")
 
 
 class Sites:
-    """The calls of kernels in the code that inductor generates, with the bytes that inductor expects each to move."""
+    """The calls of kernels in the code that inductor generates, and whether each has a name and an owner."""
 
     def __init__(self) -> None:
-        self.counts = dict.fromkeys(("joined", "unknown", "missing", "owned", "bytes", "bytes_unowned"), 0)
+        self.counts = dict.fromkeys(("joined", "unknown", "missing", "owned"), 0)
         self.graphs: list[str] = []
         """For each graph an empty text, or the reason why it has no names."""
-        self._bytes: list[int] = []
-        import torch._inductor.codegen.cpp
-        import torch._inductor.codegen.triton  # noqa: F401
-
-        for name in _NOTERS:
-            module = sys.modules[name]
-            setattr(module, _NOTER, self._measuring(getattr(module, _NOTER)))
         follow_graphs(self._take)
 
-    def _measuring(self, original: Any) -> Any:
-        def noted(scheduled: Any, name: Any = None, is_extern: bool = False) -> Any:
-            if name:
-                self._bytes.append(_bytes_of(scheduled, is_extern))
-            return original(scheduled, name, is_extern)
-
-        return noted
-
     def _take(self, graph: CompiledGraph) -> None:
-        sizes, self._bytes = self._bytes, []
         self.graphs.append("" if graph.kernels is not None else graph.reason)
         if graph.kernels is None:
             return
@@ -117,31 +83,6 @@ class Sites:
         self.counts["unknown"] += len(code.unknown)
         self.counts["missing"] += code.missing
         self.counts["owned"] += sum(bool(kernel.paths) for kernel in code.kernels)
-        if len(sizes) == len(graph.kernels):  # no graph from the cache
-            self.counts["bytes"] += sum(sizes)
-            pairs = zip(graph.kernels, sizes, strict=True)
-            self.counts["bytes_unowned"] += sum(size for kernel, size in pairs if not kernel.paths)
-
-
-def _bytes_of(scheduled: Any, is_extern: bool) -> int:
-    from torch._inductor.virtualized import V
-
-    scheduler: Any = V.graph.scheduler
-    nodes = [scheduler.name_to_buf[scheduled.get_name()].defining_op] if is_extern else scheduled
-    nodes = [node for node in nodes if hasattr(node, "get_read_write_buffers_sizes")]
-    inside = {node.get_name() for node in nodes}
-    moved: dict[str, int] = {}
-    for node in nodes:
-        kept = {
-            out.get_name()
-            for out in node.get_outputs()
-            if any(user.node.get_name() not in inside for user in out.users)
-        }
-        own = {out.get_name() for one in nodes for out in one.get_outputs()}
-        for buffer, size in node.get_read_write_buffer_accesses(include_reads=True, include_writes=True).items():
-            if buffer not in own or buffer in kept:
-                moved[buffer] = max(moved.get(buffer, 0), size)
-    return sum(moved.values())
 
 
 def measure(name: str, former: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -227,7 +168,6 @@ def _compilation() -> dict[str, int]:
     return {
         "graphs": counters["stats"]["unique_graphs"],
         "breaks": sum(counters["graph_break"].values()),
-        "hits": counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"],
         "misses": counters["inductor"]["fxgraph_cache_miss"] + counters["aot_autograd"]["autograd_cache_miss"],
     }
 
@@ -265,9 +205,9 @@ class _Bits:
 
 
 def _shares(frames: list[StepFrame], model: nn.Module) -> dict[str, float]:
-    """Return the share of the model's time in rows of several modules, and in those of several blocks."""
+    """Return the shares of the model's time in rows of several blocks, and in the compiled runtime."""
     blocks = set(_blocks(model, ""))
-    sums = dict.fromkeys(("fused", "across", "layout", "runtime", "all"), 0.0)
+    sums = dict.fromkeys(("across", "runtime", "all"), 0.0)
     for frame in frames:
         layout = frame.layout
         own = layout.self_ns(frame.total_ns)
@@ -277,10 +217,8 @@ def _shares(frames: list[StepFrame], model: nn.Module) -> dict[str, float]:
                 continue
             sums["all"] += own[at]
             if "[fused: " in name:
-                sums["fused"] += own[at]
                 around = layout.fqns[outer] if outer >= 0 else None
                 sums["across"] += 0 if any(f"{around}.".startswith(f"{block}.") for block in blocks) else own[at]
-            sums["layout"] += own[at] if "[weight layout]" in name else 0
             sums["runtime"] += own[at] if RUNTIME in name else 0
     return {kind: float(ns / sums["all"]) for kind, ns in sums.items() if sums["all"]}
 

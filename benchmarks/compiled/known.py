@@ -11,7 +11,6 @@ from . import known_lengths
 from .case import CLOCK, PHASES, prepare
 from .rows import Frames, counted, open_session, own_operations, problems, share
 
-TITLE: Final = "Are rows inside compiled graphs true?"
 STEPS: Final = 16
 WARM: Final = 4
 """Steps at the beginning that do not count: torch compiles in them."""
@@ -21,7 +20,6 @@ SHARE: Final = 0.02
 CALL_MS: Final = 0.1
 """Milliseconds more for each further operation in a row: torch's call of it, and the small kernels around it."""
 names = list(known_lengths.BY_NAME)
-PROCESSES: Final = 1
 QUICK: Final = "chain"
 
 

@@ -11,9 +11,7 @@ RANKS: Final = 4
 MODULES: Final = ("first", "middle", "last")
 """The modules that a fault may be in."""
 PATTERNS: Final = ("persistent", "recurring", "one-off")
-KINDS: Final = (
-    "loader", "forward", "backward", "optimizer", "network", "pause", "collection", "batches", "dead",
-)  # fmt: skip
+KINDS: Final = ("loader", "forward", "backward", "optimizer", "pause", "collection", "batches", "dead")
 STEPS: Final = 100
 FIRST_STEP: Final = 12
 """The first step that a fault may be in: warm-up steps are in no statistic."""
@@ -82,10 +80,11 @@ def draw_fault(draw: random.Random, kind: str, pattern: str, steps: int = STEPS)
     return Fault(kind, pattern, rank, seconds, module, slow)
 
 
-def draw_runs(faults: int, healthy: int, seed: int, kinds: tuple[str, ...] = KINDS) -> list[Run]:
+def draw_runs(faults: int, healthy: int, seed: int | str, kinds: tuple[str, ...] = KINDS) -> list[Run]:
     """Return the runs, in an order that mixes kinds, patterns and healthy runs."""
     draw = random.Random(seed)
     cells = list(_cells(kinds))
+    draw.shuffle(cells)
     chosen: list[Fault | None] = [draw_fault(draw, *cells[number % len(cells)]) for number in range(faults)]
     chosen += [None] * healthy
     draw.shuffle(chosen)

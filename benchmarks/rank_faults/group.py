@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -23,18 +22,15 @@ TIME_LIMIT_S: Final = 90.0
 """The time after which a run counts as hung."""
 
 
-def serve(rank: int, address: tuple[str, int], commands: Any, log: str, network: Any) -> None:
+def serve(rank: int, port: int, commands: Any, log: str) -> None:
     """Train the runs that are sent, until there are no more."""
     import torch
     import torch.distributed as dist
 
     from .training import train
 
-    set_delay: Callable[[float], None] = lambda seconds: None  # noqa: E731
-    if network is not None:
-        set_delay = network.join(rank)
     sys.stdout = sys.stderr = Path(log).open("w", encoding="utf-8", buffering=1)  # noqa: SIM115
-    os.environ.update(MASTER_ADDR=address[0], MASTER_PORT=str(address[1]))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=RANKS)
     commands.send("ready")
@@ -42,7 +38,7 @@ def serve(rank: int, address: tuple[str, int], commands: Any, log: str, network:
         run, output = task
         try:
             dist.barrier()
-            commands.send(("done", train(run, rank, Path(output), set_delay)))
+            commands.send(("done", train(run, rank, Path(output))))
         except Exception:  # a program would end here, and so wake the ranks that wait for this one
             commands.send(("failed", traceback.format_exc()))
             os._exit(1)
@@ -50,20 +46,18 @@ def serve(rank: int, address: tuple[str, int], commands: Any, log: str, network:
 
 
 class Group:
-    """The processes. ``network`` is a ``Network``, or None for the loopback device."""
+    """The processes of a group."""
 
-    def __init__(self, network: Any = None) -> None:
-        self._network = network
+    def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="rank_faults-"))
         context = get_context("spawn")
-        address = ("127.0.0.1", free_port()) if network is None else (network.address(0), 29500)
+        port = free_port()
         self._pipes: list[Connection] = []
         self._processes = []
         for rank in range(RANKS):
             here, there = context.Pipe()
             log = str(self._folder / f"rank{rank}.log")
-            handle = None if network is None else network.handle()
-            process = context.Process(target=serve, args=(rank, address, there, log, handle), daemon=True)
+            process = context.Process(target=serve, args=(rank, port, there, log), daemon=True)
             process.start()
             there.close()
             self._pipes.append(here)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .faults import Fault, Run
+from .faults import Run
 
 
 def accusations(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -26,8 +26,6 @@ def judge(run: Run, result: dict[str, Any]) -> dict[str, Any]:
             r"ranks? ([0-9, ]+)(?: \([^)]*\))? is late or has ended", " ".join((result["saved"] or "").split())
         )
         return {"right": ended == [str(fault.rank)], "accused": False}
-    if fault.kind == "network":
-        return {"right": not accused and _names_network(fault, result["findings"]), "accused": bool(accused)}
     if not accused:
         return {"right": False, "accused": False}
     first = accused[0]
@@ -44,21 +42,3 @@ def is_sampled(run: Run, result: dict[str, Any]) -> bool:
         return True
     recorded = set(result["recorded"][fault.rank])
     return any(step in recorded or step + 1 in recorded for step in fault.steps)
-
-
-def _names_network(fault: Fault, findings: list[dict[str, Any]]) -> bool:
-    """Return whether communication is found as slow as the fault makes it, and in its steps.
-
-    Healthy runs, too, may expose communication: a finding counts from the size of the fault on. All ranks wait alike,
-    so that no rank can be named.
-    """
-    rule = "jitter" if fault.pattern == "one-off" else "comm-exposed"
-    found = [one for one in findings if one["rule"] == rule and one["severity"] != "info"]
-    if not found or found[0]["phase"] != "comm":
-        return False
-    if fault.pattern == "persistent":
-        return bool(found[0]["gain_ns"] >= fault.amount * 1e9)
-    if fault.pattern == "recurring":
-        return bool(found[0]["evidence"]["every"] == fault.steps[1] - fault.steps[0])
-    in_steps = set(found[0]["evidence"]["outliers"]) & {step for late in fault.steps for step in (late, late + 1)}
-    return bool(in_steps)

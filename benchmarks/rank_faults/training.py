@@ -153,8 +153,8 @@ def between_steps(times: Times) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def train(run: Run, rank: int, output: Path, network: Callable[[float], None]) -> list[dict[str, Any]]:
-    """Train and return the findings of this rank's summary; ``network`` sets the delay of this rank's packets."""
+def train(run: Run, rank: int, output: Path) -> list[dict[str, Any]]:
+    """Train and return the findings of this rank's summary."""
     from .forms import FORMS
 
     torch.manual_seed(run.seed)
@@ -166,14 +166,10 @@ def train(run: Run, rank: int, output: Path, network: Callable[[float], None]) -
     session = autoprof.instrument(model, {"output": str(output)}, optimizer=optimizer)
     try:
         for batch in _loader(run, times):
-            delay = times.fault("network")
-            network(0.0 if delay is None else _delay(delay))
             step(model, batch, optimizer)
-            network(0.0)
             between_steps(times)
     finally:
         session.close()
-        network(0.0)
         if objects:
             objects.clear()
             gc.unfreeze()
@@ -188,11 +184,6 @@ def _hold_objects(run: Run, rank: int) -> list[Any]:
     gc.collect()
     gc.freeze()
     return [[number] for number in range(min(round(fault.amount / OBJECT_S), MAX_OBJECTS))]
-
-
-def _delay(fault: Fault) -> float:
-    """Return the delay of a packet: a step sends several, one after the other."""
-    return fault.amount / 4
 
 
 def _loader(run: Run, times: Times) -> Iterator[Tensor]:

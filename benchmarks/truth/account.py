@@ -11,12 +11,12 @@ shares.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autoprof import Phase
 
-from .trace import RANGE, Interval, Kernel, Trace
+from .trace import RANGE, Interval, Trace
 
 Path = tuple[str, ...]
 """The fqns of the modules around something, outermost first."""
@@ -89,7 +89,6 @@ class Referee:
             self._sequences.setdefault(thread, []).append(sequence)
         self._elsewhere = sorted(self._outside_backward(trace))
         self._passes = trace.passes
-        self._when = device_time(trace) if trace.kernels else int
         self._paths: dict[tuple[int, int], Path] = {}
         self.account = Account()
 
@@ -101,22 +100,20 @@ class Referee:
             for one in thread.ranges.all:
                 inside = thread.evaluations.around(one.start_ns)
                 phase = Phase.RECOMPUTE if inside else Phase.FORWARD
-                pair = self._when(one.start_ns), self._when(one.end_ns)
+                pair = one.start_ns, one.end_ns
                 spans.setdefault((one.name.removeprefix(RANGE), phase), []).append(pair)
                 if inside:
                     recomputed.append(pair)
         for thread in self._threads.values():
             for start, end, path in self._tiles(thread.evaluations):
-                pair = self._when(start), self._when(end)
                 for fqn in set(path):
-                    spans.setdefault((fqn, Phase.BACKWARD), []).append(pair)
-        passes = [(self._when(one.start_ns), self._when(one.end_ns)) for one in self._passes]
+                    spans.setdefault((fqn, Phase.BACKWARD), []).append((start, end))
         excluded = _union(recomputed)
         for (fqn, phase), pairs in spans.items():
             whole = _union(pairs)
             taken = _length(_without(whole, excluded)) if phase is Phase.BACKWARD else _length(whole)
             self.account.modules[fqn, phase] = taken
-        self.account.backward_ns = _length(_union(passes))
+        self.account.backward_ns = _length(_union((one.start_ns, one.end_ns) for one in self._passes))
         return self.account
 
     def _outside_backward(self, trace: Trace) -> Iterator[int]:
@@ -169,36 +166,6 @@ class Referee:
             if node.sequence >= 0:
                 return self._path(node.forward_thread, node.sequence) + here
         return here
-
-
-def device_time(trace: Trace) -> Callable[[int], int]:
-    """Return the function from an instant of the host to the device's start of work launched then.
-
-    The device is through with everything launched before, and not ahead of the host: the later of the two. Kernels
-    belong to the operator that launched them, by correlation id; of several streams the one that worked most counts.
-    """
-    work: dict[tuple[int, int], int] = {}
-    for kernel in trace.kernels:
-        work[kernel.stream] = work.get(kernel.stream, 0) + kernel.end_ns - kernel.start_ns
-    busiest = max(work, key=lambda stream: work[stream])
-    launched = {one.launch: one.start_ns for kind in (trace.operators, trace.evaluations, trace.ranges) for one in kind}
-    queue = sorted(_launches(trace.kernels, launched, busiest))
-    starts = [launch for launch, _ in queue]
-    passed: list[int] = []
-    for _, end in queue:
-        passed.append(max(end, passed[-1]) if passed else end)
-
-    def when(host_ns: int) -> int:
-        before = bisect_right(starts, host_ns - 1)
-        return max(host_ns, passed[before - 1]) if before else host_ns
-
-    return when
-
-
-def _launches(kernels: Sequence[Kernel], launched: dict[int, int], stream: tuple[int, int]) -> Iterator[Pair]:
-    for kernel in kernels:
-        if kernel.stream == stream and kernel.launch in launched:
-            yield launched[kernel.launch], kernel.end_ns
 
 
 def _union(pairs: Iterable[Pair]) -> list[Pair]:

@@ -21,34 +21,31 @@ from .trace import Recording, module_ranges
 
 WARMUP = 3
 """Steps before the first that counts: gradients are being allocated, and the profiler sets itself up."""
+FLOOR_NS = 1_000_000
+"""The shortest time of a module that is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One module in one phase: medians over steps of both sides, of the error, and the largest error of a step."""
+    """One module in one phase: medians over steps of both sides, and of the error."""
 
     fqn: str
     phase: str
     referee_ns: int
     autoprof_ns: int
     error: float
-    worst_step: float
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One case. ``backward_error`` covers all backward passes; ``floor_ns`` is the shortest module time compared."""
+    """One case. ``backward_error`` covers all backward passes."""
 
     name: str
     steps: int
     step_ns: int
-    modules: int
-    floor_ns: int
     lines: tuple[Line, ...]
     backward_ns: int
     backward_error: float
-    nodes: int
-    orphans: int
     unseen: tuple[str, ...] = ()
 
     @property
@@ -61,10 +58,10 @@ class Result:
         return asdict(self)
 
 
-def referee_case(case: Model, device: torch.device, steps: int) -> Result:
+def referee_case(case: Model, steps: int) -> Result:
     """Profile each step of a case with both sides at once and compare them."""
     torch.manual_seed(0)
-    model, _, step = train(case, device)
+    model, _, step = train(case)
     sink, traces, modules = ListSink(), [], called_modules(model)
     config = {
         "targets": [{"match": "|".join(re.escape(fqn) for fqn in modules)}],
@@ -72,19 +69,16 @@ def referee_case(case: Model, device: torch.device, steps: int) -> Result:
     }  # fmt: skip
     with module_ranges(model), autoprof.instrument(model, config, sinks=[sink]) as session:
         for number in range(WARMUP + steps):
-            recording = Recording(device)
+            recording = Recording()
             with recording:
                 step()
-                if device.type == "cuda":
-                    torch.cuda.synchronize()
             session.step()
             if number >= WARMUP:
                 traces.append(recording.trace)
     frames = sink.frames[WARMUP:]
     pairs = [(Referee(trace).run(), account_of(frame)) for trace, frame in zip(traces, frames, strict=True)]
-    floor_ns = 100_000 if device.type == "cuda" else 1_000_000
     step_ns = int(median(frame.step_ns for frame in frames))
-    return compare(case.name, pairs, floor_ns, step_ns=step_ns, modules=len(modules))
+    return compare(case.name, pairs, FLOOR_NS, step_ns=step_ns)
 
 
 def called_modules(model: nn.Module) -> list[str]:
@@ -92,9 +86,7 @@ def called_modules(model: nn.Module) -> list[str]:
     return [fqn for fqn, module in model.named_modules() if type(module).forward is not nn.Module.forward]
 
 
-def compare(
-    name: str, pairs: Sequence[tuple[Account, Account]], floor_ns: int, *, step_ns: int = 0, modules: int = 0
-) -> Result:
+def compare(name: str, pairs: Sequence[tuple[Account, Account]], floor_ns: int, *, step_ns: int = 0) -> Result:
     """Compare the two accounts of each step: of every module and phase that takes at least ``floor_ns``."""
     keys: dict[Key, None] = {}
     for theirs, _ in pairs:
@@ -109,20 +101,16 @@ def compare(
             unseen.append(f"{key[0]} {key[1]}")
         errors = [_error(ours, theirs) for ours, theirs in zip(ours_ns, theirs_ns, strict=True) if theirs]
         times = int(median(theirs_ns)), int(median(ours_ns))
-        lines.append(Line(key[0] or "(model)", str(key[1]), *times, median(errors), max(errors, key=abs)))
+        lines.append(Line(key[0] or "(model)", str(key[1]), *times, median(errors)))
     lines.sort(key=lambda line: -abs(line.error))
     backward = [_error(ours.backward_ns, theirs.backward_ns) for theirs, ours in pairs if theirs.backward_ns]
     return Result(
         name=name,
         steps=len(pairs),
         step_ns=step_ns,
-        modules=modules,
-        floor_ns=floor_ns,
         lines=tuple(lines),
         backward_ns=int(median(theirs.backward_ns for theirs, _ in pairs)),
         backward_error=median(backward) if backward else 0.0,
-        nodes=pairs[-1][0].nodes,
-        orphans=pairs[-1][0].orphans,
         unseen=tuple(unseen),
     )
 

@@ -1,4 +1,4 @@
-"""The events of ``torch.profiler`` for one step as plain data: host intervals and device kernels."""
+"""The events of ``torch.profiler`` for one step as plain data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVALUATION: Final = "autograd::engine::evaluate_function: "
 
 
 class Interval(NamedTuple):
-    """One event of the host. ``sequence`` is -1 where the profiler gives none; so is ``launch`` (its correlation id).
+    """One event. ``sequence`` is -1 where the profiler gives none.
 
     ``forward_thread`` is that on which a node was made, 0 where the event is of no node.
     """
@@ -33,16 +33,6 @@ class Interval(NamedTuple):
     end_ns: int
     sequence: int = -1
     forward_thread: int = 0
-    launch: int = -1
-
-
-class Kernel(NamedTuple):
-    """One kernel, copy or fill on a device; ``launch`` is the correlation id of the operator that asked for it."""
-
-    launch: int
-    stream: tuple[int, int]
-    start_ns: int
-    end_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +45,14 @@ class Trace:
     ranges: Sequence[Interval] = ()
     evaluations: Sequence[Interval] = ()
     operators: Sequence[Interval] = ()
-    kernels: Sequence[Kernel] = ()
     passes: Sequence[Interval] = ()
 
 
 class Recording:
     """Profile one step; ``trace`` has the outcome when the context is left."""
 
-    def __init__(self, device: torch.device) -> None:
-        activities = [ProfilerActivity.CPU]
-        if device.type == "cuda":
-            activities.append(ProfilerActivity.CUDA)
-        self._profile: Any = profile(activities=activities)
+    def __init__(self) -> None:
+        self._profile: Any = profile(activities=[ProfilerActivity.CPU])
         self.trace = Trace()
 
     def __enter__(self) -> Recording:
@@ -81,13 +67,8 @@ class Recording:
 
 def sort_events(events: Sequence[Any]) -> Trace:
     """Sort the events of a kineto result by kind."""
-    ranges, passes, evaluations, operators, kernels = [], [], [], [], []
+    ranges, passes, evaluations, operators = [], [], [], []
     for event in events:
-        if event.device_type() != torch._C._autograd.DeviceType.CPU:
-            if event.linked_correlation_id() > 0 and not event.is_user_annotation():
-                stream = event.device_index(), event.device_resource_id()
-                kernels.append(Kernel(event.linked_correlation_id(), stream, event.start_ns(), event.end_ns()))
-            continue
         if event.start_thread_id() != event.end_thread_id() or event.is_async():
             continue
         found = Interval(
@@ -97,7 +78,6 @@ def sort_events(events: Sequence[Any]) -> Trace:
             event.end_ns(),
             event.sequence_nr(),
             event.fwd_thread_id(),
-            event.correlation_id(),
         )
         if found.name.startswith(RANGE):
             ranges.append(found)
@@ -107,7 +87,7 @@ def sort_events(events: Sequence[Any]) -> Trace:
             evaluations.append(found)
         elif event.scope() == 0:
             operators.append(found)
-    return Trace(ranges, evaluations, operators, kernels, passes)
+    return Trace(ranges, evaluations, operators, passes)
 
 
 @contextmanager

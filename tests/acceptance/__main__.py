@@ -42,9 +42,9 @@ PARTS: Final = {
     "causes": ("findings", "defects", "healthy", "report", "random"),
     "busy": tuple(SECTIONS),
 }
-"""The sections of each part. Of ``busy`` each third program runs, two at a time, beside two busy processes."""
+"""The sections of each part. Of ``busy`` each fourth program runs, two at a time, beside two busy processes."""
 BUSY_PROCESSES: Final = 2
-BUSY_EACH: Final = 3
+BUSY_EACH: Final = 4
 
 
 def choose(options: argparse.Namespace) -> list[Program]:

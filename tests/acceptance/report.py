@@ -61,10 +61,10 @@ def render_totals(results: Sequence[Result], missing: Sequence[Program]) -> str:
 
 
 def render_page(results: Sequence[Result], missing: Sequence[Program], *, is_busy: bool = False) -> str:
-    """Return the page. ``is_busy``: each third program ran, two at a time, beside two busy processes."""
+    """Return the page. ``is_busy``: each fourth program ran, two at a time, beside two busy processes."""
     counted = {word: sum(result.verdict == word for result in results) for word in ("right", "uncertain", "wrong")}
     result = f"{counted['right']} of {len(results)} right, {counted['uncertain']} uncertain, {counted['wrong']} wrong"
-    load = " Each third program ran, two at a time, beside two busy processes." * is_busy
+    load = " Each fourth program ran, two at a time, beside two busy processes." * is_busy
     text = [INTRO.format(result=result, busy=" on a busy machine" * is_busy, load=load), ""]
     text.append("| section | programs | right | uncertain | wrong |")
     text.append("|---|---|---|---|---|")

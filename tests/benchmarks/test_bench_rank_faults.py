@@ -23,7 +23,7 @@ FORWARD = Run(0, 0, fault=Fault("forward", "persistent", 2, 0.005, "middle"))
 
 def test_each_kind_comes_with_each_pattern() -> None:
     """Faults are spread evenly over kinds and patterns, on all ranks, and not in warm-up steps."""
-    runs = draw_runs(240, 100, 3)
+    runs = draw_runs(210, 100, 3)
     faults = [run.fault for run in runs if run.fault is not None]
     assert len(runs) - len(faults) == 100
     cells = Counter((fault.kind, fault.pattern) for fault in faults)
@@ -44,15 +44,6 @@ def test_a_verdict_is_right_in_rank_module_and_phase() -> None:
     assert not judge(FORWARD, _result(_straggler(2, "middle", "forward"), hung=True))["right"]
 
 
-def test_a_slow_network_accuses_no_rank_of_slow_work() -> None:
-    """The verdict is communication, as long as the fault makes it: healthy runs communicate, too."""
-    run = Run(0, 0, fault=Fault("network", "persistent", 1, 0.01))
-    comm = {**_straggler(0, "Comm", "comm"), "rule": "comm-exposed", "gain_ns": 20_000_000}
-    assert judge(run, _result(comm))["right"]
-    assert not judge(run, _result({**comm, "gain_ns": 4_000_000}))["right"]
-    assert not judge(run, _result(comm, _straggler(1, "first", "forward")))["right"]
-
-
 def test_the_goal_needs_the_faults_the_healthy_runs_and_no_hang() -> None:
     """19 of 20 faults are enough; one accused healthy run, or one that hangs, is too much."""
 
@@ -69,6 +60,7 @@ def test_the_goal_needs_the_faults_the_healthy_runs_and_no_hang() -> None:
     assert not has_passed([*good, entry(False, fault)])
     assert not has_passed([*good, entry(False, None)])
     assert not has_passed([*good, entry(True, None, hung=True)])
-    text = "\n".join(page(good, 43, 0, forms=False))
+    text = "\n".join(page(good, 43))
     assert "19 of 20 faults right in rank, module and phase; 0 of 1 healthy runs accused" in text
-    assert "| forward | persistent | 20 | 19 | 1 | 0 |" in text
+    assert "| forward, persistent | 20 | 19 | 1 | 0 |" in text
+    assert "| ddp | 21 | 20 | 1 | 0 |" in text

@@ -21,7 +21,6 @@ def test_the_thread_is_part_of_the_cost() -> None:
         "overhead": 0.004,
         "recorded_steps": 10,
         "unsampled_steps": 990,
-        "messages": 5,
     }
     found = describe_run([{**rank, "thread_share": 0.0}, rank])
     assert found["cost"] == pytest.approx(0.006)

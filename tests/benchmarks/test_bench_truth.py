@@ -15,7 +15,7 @@ from benchmarks.truth.__main__ import main, verdict
 from benchmarks.truth.account import Account, Referee
 from benchmarks.truth.compare import compare
 from benchmarks.truth.ours import account_of
-from benchmarks.truth.trace import EVALUATION, PASS, RANGE, Interval, Kernel, Recording, Trace, module_ranges
+from benchmarks.truth.trace import EVALUATION, PASS, RANGE, Interval, Recording, Trace, module_ranges
 
 FORWARD, RECOMPUTE, BACKWARD = Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD
 
@@ -25,23 +25,23 @@ def call(fqn: str, start: int, end: int) -> Interval:
     return Interval(RANGE + fqn, 1, start, end)
 
 
-def op(start: int, end: int, sequence: int, launch: int = -1) -> Interval:
+def op(start: int, end: int, sequence: int) -> Interval:
     """An operator on thread 1."""
-    return Interval("aten::op", 1, start, end, sequence, 0, launch)
+    return Interval("aten::op", 1, start, end, sequence)
 
 
-def node(start: int, end: int, sequence: int, thread: int = 1, launch: int = -1) -> Interval:
+def node(start: int, end: int, sequence: int, thread: int = 1) -> Interval:
     """The engine's work on a node that thread 1 made; -1 is a leaf's."""
-    return Interval(EVALUATION + "Backward", thread, start, end, sequence, 0 if sequence < 0 else 1, launch)
+    return Interval(EVALUATION + "Backward", thread, start, end, sequence, 0 if sequence < 0 else 1)
 
 
-def referee(*events: Interval, kernels: tuple[Kernel, ...] = ()) -> Account:
+def referee(*events: Interval) -> Account:
     """Sort the events as a trace has them and make the account."""
     ranges = [one for one in events if one.name.startswith(RANGE)]
     nodes = [one for one in events if one.name.startswith(EVALUATION)]
     passes = [one for one in events if one.name.startswith(PASS)]
     rest = [one for one in events if one not in ranges and one not in nodes and one not in passes]
-    return Referee(Trace(ranges, nodes, rest, kernels, passes)).run()
+    return Referee(Trace(ranges, nodes, rest, passes)).run()
 
 
 def backward(start: int, end: int) -> Interval:
@@ -69,14 +69,6 @@ def test_a_range_in_a_nodes_time_is_recompute_and_no_backward_of_anyone() -> Non
     account = referee(*forward, node(100, 160, 0), call("a.b", 110, 140), op(111, 112, 1))
     assert account.modules["a.b", RECOMPUTE] == 30
     assert account.modules["a", BACKWARD] == account.modules["a.b", BACKWARD] == 30
-
-
-def test_on_a_device_an_interval_ends_with_the_kernels_launched_before_its_end() -> None:
-    """The host is done with the call at 20, the device at 300; what follows begins there."""
-    forward = (call("a", 0, 20), op(5, 10, 0, launch=1), call("b", 20, 40), op(25, 30, 1, launch=2))
-    kernels = (Kernel(1, (0, 7), 15, 300), Kernel(2, (0, 7), 300, 350), Kernel(1, (0, 9), 15, 20))
-    account = referee(*forward, kernels=kernels)
-    assert account.modules == {("a", FORWARD): 300, ("b", FORWARD): 50}
 
 
 def test_our_side_takes_recompute_out_of_backward_and_counts_a_name_once() -> None:
@@ -124,7 +116,7 @@ def test_both_sides_see_the_same_modules_in_the_same_phases(reentrant: bool) -> 
     """On a live step, with both at work at once."""
     model = nn.Sequential(nn.Linear(4, 4), Block(reentrant), nn.Tanh())
     config = {"targets": [{"match": ".*"}], "sinks": {}, "step": "manual", "sample": {"warmup": 0, "budget": None}}
-    sink, recording = ListSink(), Recording(torch.device("cpu"))
+    sink, recording = ListSink(), Recording()
     with module_ranges(model), autoprof.instrument(model, config, sinks=[sink]) as session:
         with recording:
             model(torch.ones(2, 4)).sum().backward()

@@ -15,6 +15,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only the cases that need no package of the extra 'zoo'")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name has this text")
+    parser.add_argument("--each", type=int, default=1, metavar="N", help="only each Nth case (default: all of them)")
     parser.add_argument("--page", type=Path, help="write the page to this file; it is printed as well")
     options = parser.parse_args(arguments)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler says on stderr when it starts and stops
@@ -23,7 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
     from zoo_registry import all_cases, quick_cases
     from zoo_table import render
 
-    cases = [case for case in (quick_cases() if options.quick else all_cases()) if options.only in str(case)]
+    cases = [case for case in (quick_cases() if options.quick else all_cases()) if options.only in str(case)][
+        :: options.each
+    ]
     verdicts = []
     for number, case in enumerate(cases, 1):
         verdict = run_case(case)
