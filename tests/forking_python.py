@@ -7,6 +7,7 @@ command lines, such as those with options of the interpreter, run in a Python of
 """
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -164,6 +165,6 @@ class ForkingPython:
         assert self._server.stdout.readline() == b"listening\n"
 
     def close(self) -> None:
-        """End the server."""
-        self._server.terminate()
+        """End the server, and each program that hangs."""
+        os.killpg(self._server.pid, signal.SIGKILL)
         self._server.communicate(timeout=LIMIT_S)

@@ -53,14 +53,14 @@ def struck(request: pytest.FixtureRequest) -> Iterator[tuple[Callable[[], None],
     signal.signal(number, before)
 
 
-@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow, id="each-line"), pytest.param(61, id="each-61st-line")])
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow, id="each-line"), pytest.param(97, id="each-97th-line")])
 def stride(request: pytest.FixtureRequest) -> int:
     """How many lines lie between two moments: all of them take minutes."""
     return int(request.param)
 
 
 @pytest.fixture(
-    params=[pytest.param(1, marks=pytest.mark.slow, id="each-line"), pytest.param(307, id="each-307th-line")]
+    params=[pytest.param(1, marks=pytest.mark.slow, id="each-line"), pytest.param(499, id="each-499th-line")]
 )
 def long_stride(request: pytest.FixtureRequest) -> int:
     """How many lines lie between two moments of work that has thousands of them."""
