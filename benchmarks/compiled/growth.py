@@ -51,6 +51,13 @@ class Attend(nn.Module):
         return F.scaled_dot_product_attention(q, q, q).transpose(1, 2).flatten(2)
 
 
+class Spread(nn.Module):
+    """Softmax and sine: pointwise operations and reductions."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.softmax(x, -1) * torch.sin(x)
+
+
 class Tables(nn.Module):
     """Several tables, whose look-ups are summed."""
 
@@ -81,7 +88,7 @@ KINDS: Final[Mapping[str, tuple[Batch, Make, Make, Make]]] = {
     "attention": (TOKENS, lambda: nn.Linear(128, 128), Attend, lambda: nn.Linear(128, 128)),
     "layernorm": (TOKENS, lambda: nn.Linear(128, 256), lambda: nn.LayerNorm(256), lambda: nn.Linear(256, 32)),
     "gelu": (TOKENS, lambda: nn.Linear(128, 128), nn.GELU, lambda: nn.Linear(128, 128)),
-    "softmax": (TOKENS, lambda: nn.Linear(128, 512), lambda: nn.Softmax(-1), lambda: nn.Linear(512, 128)),
+    "softmax": (TOKENS, lambda: nn.Linear(128, 128), Spread, lambda: nn.Linear(128, 128)),
     "convolution": (
         floats(8, 64, 16, 16), nn.ReLU, lambda: nn.Conv2d(64, 64, 3, padding=1),
         lambda: nn.Conv2d(64, 64, 3, padding=1),
