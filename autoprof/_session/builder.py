@@ -55,6 +55,7 @@ from .rank_exchange import LateGroup, RankExchange, make_exchange
 from .sampler import Sampler
 from .session import OpenSession, Session
 from .session_probes import SessionProbes, TargetSet
+from .step_cost import StepCost
 from .step_detector import StepDetector
 from .training_hooks import TrainingHooks
 from .training_steps import StepListener, TrainingSteps
@@ -386,8 +387,7 @@ class _Builder:
             self._recorder,
             self._memory,
             self._notes,
-            mark_ns=self._mark_ns,
-            cost_meters=meters,
+            cost=StepCost(self._sampler, pipeline, self._mark_ns, meters),
             warmup=self._settings.sample.warmup,
             listeners=self._listeners(pipeline, flight),
             pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),

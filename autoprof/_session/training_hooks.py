@@ -226,11 +226,12 @@ class TrainingHooks:
         if self._events % meter_every:
             self._carry_out(self._steps.report(event))
             return
-        began_ns, work_ns = thread_time_ns(), self._steps.work_ns
+        cost = self._steps.cost
+        began_ns, work_ns = thread_time_ns(), cost.work_ns
         self._carry_out(self._steps.report(event))
-        spent_ns = thread_time_ns() - began_ns - (self._steps.work_ns - work_ns)
+        spent_ns = thread_time_ns() - began_ns - (cost.work_ns - work_ns)
         # Longest time of an event that counts: one that collects garbage takes as long as thousands of others.
-        self._steps.work_ns += meter_every * min(max(spent_ns, 0), 50_000)
+        cost.work_ns += meter_every * min(max(spent_ns, 0), 50_000)
 
     def _carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:

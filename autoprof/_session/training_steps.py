@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import get_ident
 from time import perf_counter_ns, thread_time_ns, time_ns
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -39,6 +39,7 @@ from .observers import ExcludedTime
 from .pipeline import Pipeline
 from .sampler import Sampler
 from .session_probes import SessionProbes, TargetSet
+from .step_cost import StepCost
 from .step_detector import StepDetector
 
 if TYPE_CHECKING:
@@ -50,13 +51,6 @@ logger = logging.getLogger("autoprof")
 
 StepListener = Callable[[int], object]
 """Called with the number of each recorded step before it begins; a step of which it returns True is excluded."""
-
-
-class CostMeter(Protocol):
-    """A part whose own work in the step is counted while it is done."""
-
-    spent_ns: int
-    """Nanoseconds since this was last set to 0."""
 
 
 def as_scalar(value: Any) -> Any:
@@ -113,9 +107,8 @@ class TrainingSteps:
         memory: Memory,
         notes: Notes,
         *,
-        mark_ns: float,
+        cost: StepCost,
         warmup: int,
-        cost_meters: Sequence[CostMeter],
         listeners: Sequence[StepListener],
         pause_listeners: Sequence[Callable[[bool], object]],
         flight: FlightRecorder | None,
@@ -133,9 +126,8 @@ class TrainingSteps:
         self._recorder = recorder
         self._memory = memory
         self._notes = notes
-        self._mark_ns = mark_ns
+        self.cost = cost
         self._warmup = warmup
-        self._cost_meters = tuple(cost_meters)
         self._listeners = list(listeners)
         self._pause_listeners = tuple(pause_listeners)
         self._flight = flight
@@ -160,14 +152,6 @@ class TrainingSteps:
         self._end_unix_ns = 0
         """The wall-clock time at which the last recorded step ended."""
         self._gap = _Gap()
-        # The account.
-        self.work_ns = 0
-        """Processor time of autoprof's own work at the ends of steps so far."""
-        self._metered_ns = 0
-        """The time of the cost meters so far."""
-        self._charged_ns = self._paid_ns = 0
-        self._began_ns = self._began_cpu_ns = 0
-        """The begin of the open recorded step, without the pauses in it, by the clocks of the account."""
         # Excluded time.
         self._pauses = 0
         """The open pauses, one inside the other."""
@@ -177,8 +161,6 @@ class TrainingSteps:
         """The begin of the validation that was recognised, without the pauses inside it."""
         self._paused_at_ns = self._excluded_ns = 0
         """The begin of the outermost open pause; the excluded time of the open step."""
-        self._paused_ns = self._paused_cpu_ns = 0
-        """The begin of the outermost open pause by the clocks of the account."""
 
     @property
     def is_recording(self) -> bool:
@@ -282,7 +264,7 @@ class TrainingSteps:
     def start(self) -> None:
         """Open the first step."""
         self._begin_recorded(self._clock.read())
-        self._start_account()
+        self.cost.begin_step()
 
     def _end_step(self, decision: EndStep) -> None:
         """End the open step, and begin the next one; a failure ends the recording."""
@@ -300,11 +282,11 @@ class TrainingSteps:
                 if not isinstance(error, Exception) or raised_by_handler(error):
                     raise
             finally:
-                self.work_ns += thread_time_ns() - began_cpu_ns
+                self.cost.work_ns += thread_time_ns() - began_cpu_ns
                 if self._flight is not None:
                     self._flight.ring.exclude(perf_counter_ns() - began_ns)
                 if self.is_recording:
-                    self._start_account()
+                    self.cost.begin_step()
         lifecycle.finish_termination()
 
     @property
@@ -348,7 +330,7 @@ class TrainingSteps:
         else:
             raw = self._close(opened, held)
             self._pipeline.submit(raw)
-            self._count_cost(raw.mark_batch.mark_count, began_ns, began_cpu_ns, counts=not opened.asked)
+            self.cost.end_step(raw.mark_batch.mark_count, began_ns, began_cpu_ns, counts=not opened.asked)
             if raw.mark_batch.skipped and not raw.warmup:  # the first steps find out which thread trains
                 self._notes.warn_once(
                     "other threads call the model while it trains: their calls are not recorded, only those of the "
@@ -361,20 +343,6 @@ class TrainingSteps:
             self._begin_recorded(None if raw is None else raw.end, is_end=raw is not None)
         else:
             self._begin_unsampled()
-
-    def _start_account(self) -> None:
-        """Called once autoprof's own work at the end of a step is done, before a recorded step goes on."""
-        self._began_ns, self._began_cpu_ns = perf_counter_ns(), thread_time_ns()
-
-    def _count_cost(self, marks: int, ended_ns: int, ended_cpu_ns: int, *, counts: bool) -> None:
-        """Give the sampler the cost and the length of a recorded step that ended at these times of both clocks."""
-        paid_ns = self.work_ns + self._metered_ns + thread_time_ns() - ended_cpu_ns - self._pipeline.passes_ns
-        work_ns, self._paid_ns = paid_ns - self._paid_ns, paid_ns
-        marks_ns = round(self._mark_ns * marks)
-        wall_ns = max(ended_ns - self._began_ns - marks_ns, 1)
-        cpu_ns = min(max(ended_cpu_ns - self._began_cpu_ns - marks_ns, 0), wall_ns)
-        if counts:
-            self._sampler.close(work_ns + marks_ns, cpu_ns, wall_ns, marks_ns)
 
     # Open.
 
@@ -445,8 +413,8 @@ class TrainingSteps:
 
     def count_gap(self) -> None:
         """Have summaries count the unsampled steps since the last recorded one."""
-        gap, work_ns = self._gap, self.work_ns - self._charged_ns
-        self._pipeline.summarizer.open_gap = Gap(gap.steps, gap.ns, work_ns) if gap.steps else NO_GAP
+        gap = self._gap
+        self._pipeline.summarizer.open_gap = Gap(gap.steps, gap.ns, self.cost.uncharged_ns) if gap.steps else NO_GAP
 
     def follow(self, listener: StepListener, count: int) -> Callable[[], None]:
         """Record the next ``count`` steps and pass their numbers, the open one's first; return how to end early."""
@@ -484,12 +452,7 @@ class TrainingSteps:
         mark_batch = recorder.take() if until is None else recorder.take().up_to(until // 2)
         self._moved = placement.moved()
         memory = self._memory.at_step_end()
-        overhead_ns, self._charged_ns = self.work_ns - self._charged_ns, self.work_ns
-        for meter in self._cost_meters:
-            if meter.spent_ns:
-                overhead_ns += meter.spent_ns
-                self._metered_ns += meter.spent_ns
-                meter.spent_ns = 0
+        overhead_ns = self.cost.charge()
         gap = opened.gap
         return RawStep(
             self.number,
@@ -577,13 +540,11 @@ class TrainingSteps:
         for listener in self._pause_listeners:
             listener(not on)
         if on:
-            ns = now_ns - self._paused_ns
-            self._began_ns += ns
-            self._began_cpu_ns += thread_time_ns() - self._paused_cpu_ns
+            ns = self.cost.resume(now_ns)
             if self._flight is not None:
                 self._flight.ring.exclude(ns)
         else:
-            self._paused_ns, self._paused_cpu_ns = now_ns, thread_time_ns()
+            self.cost.pause(now_ns)
         if self.is_recording:
             self._probes.switch(on)
 
