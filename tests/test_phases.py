@@ -44,7 +44,7 @@ def run(output: Path, phase: Phase) -> ListSink:
     sample = {"warmup": 0, "budget": None}
     config = {"targets": [{"match": ".*"}], "output": str(output), "sinks": sinks, "sample": sample}
     with autoprof.instrument(model, config, sinks=[sink]) as session:
-        recorder = session._steps._recorder
+        recorder = session._steps._recording.recorder
         code = recorder.label("Reduce", None, phase)
         for _ in range(3):
             model(model.weight).sum().backward()

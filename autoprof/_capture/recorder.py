@@ -17,7 +17,7 @@ from .._core.names import clean_name
 from .._core.signals import raised_by_handler
 from ..devices import Clock, DeviceClock
 from ..frame import Phase
-from .marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, MAX_MARKS, THREAD, Label
+from .marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, MAX_MARKS, PAUSE, THREAD, UNPAUSE, Label
 from .marks.mark_batch import MarkBatch
 from .marks.native import extension, require_extension
 
@@ -56,6 +56,11 @@ class Recorder:
     def suspended(self) -> bool:
         """Whether the open step is unsampled: nothing is appended, and callers may skip making a mark."""
         return self.buffer.suspended
+
+    @property
+    def position(self) -> int:
+        """The position of the next mark of the open step."""
+        return len(self.buffer)
 
     def on_change(self, update: Callable[[], None]) -> None:
         """Call ``update`` after each change of ``read`` or ``thread``."""
@@ -132,6 +137,25 @@ class Recorder:
         return any(
             code & KIND_MASK == ENTER and self.labels[code >> KIND_BITS & INDEX_MASK].phase is phase for code in codes
         )
+
+    def calls_since(self, start: int) -> tuple[str, ...]:
+        """Return the fqns of the modules that the training thread called since a position, without calls in calls."""
+        buffer, labels = self.buffer, self.labels
+        calls: dict[str, None] = {}
+        inside, paused = -1, False
+        for at in range(start, len(buffer), 2):
+            code = buffer[at]
+            kind = code & KIND_MASK
+            if kind in (PAUSE, UNPAUSE):
+                paused = kind == PAUSE
+            if paused or kind not in (ENTER, LEAVE) or (at and buffer[at - 2] & KIND_MASK == THREAD):
+                continue
+            if inside < 0 and kind == ENTER and (fqn := labels[code >> KIND_BITS & INDEX_MASK].fqn) is not None:
+                calls[fqn] = None
+                inside = code & ~KIND_MASK
+            elif kind == LEAVE and code & ~KIND_MASK == inside:
+                inside = -1
+        return tuple(calls)
 
     def handle_failure(self, where: str) -> None:
         """Count the failure of ours that is being handled. Raises it if a signal handler of the user's raised it."""

@@ -49,6 +49,7 @@ from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..sinks import Config, Sink, close_unused, load_config, open_sinks, writes_files
 from .compiled_graphs import CompiledGraphs
+from .exclusions import Exclusions
 from .observers import ExcludedTime, MemoryTable, ModuleSources
 from .pipeline import Pipeline
 from .rank_exchange import LateGroup, RankExchange, make_exchange
@@ -57,8 +58,10 @@ from .session import OpenSession, Session
 from .session_probes import SessionProbes, TargetSet
 from .step_cost import StepCost
 from .step_detector import StepDetector
+from .step_listeners import StepListener, StepListeners
+from .step_recording import StepRecording
 from .training_hooks import TrainingHooks
-from .training_steps import StepListener, TrainingSteps
+from .training_steps import TrainingSteps
 from .unseen_modules import UnseenModules
 from .zoom import Zoom
 
@@ -233,6 +236,7 @@ class _Builder:
             self._model,
             self._optimizers,
             steps,
+            auto=self._settings.step == "auto",
             training_forward_calls=self._context.training_forward_calls,
         )
         reporting = StepProbes(replace(self._context, events=hooks))
@@ -377,22 +381,20 @@ class _Builder:
             thread=get_ident(),
             optimizers=self._optimizers.given or self._found.optimizers,
         )
-        return TrainingSteps(
-            detector,
-            self._session_probes,
-            choose,
-            self._sampler,
-            pipeline,
-            excluded,
+        cost = StepCost(self._sampler, pipeline, self._mark_ns, meters)
+        recording = StepRecording(
             self._recorder,
             self._memory,
+            self._session_probes,
+            choose,
+            cost,
             self._notes,
-            cost=StepCost(self._sampler, pipeline, self._mark_ns, meters),
             warmup=self._settings.sample.warmup,
-            listeners=self._listeners(pipeline, flight),
-            pause_listeners=(stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause),
-            flight=flight,
         )
+        pause_listeners = (stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause)
+        listeners = StepListeners(self._listeners(pipeline, flight), pause_listeners, flight)
+        exclusions = Exclusions(excluded)
+        return TrainingSteps(detector, self._sampler, recording, pipeline, exclusions, listeners, cost, self._notes)
 
     def _make_folder(self) -> RunFolder | None:
         """Make the folder that this run's sinks write to; None where none of them writes files."""

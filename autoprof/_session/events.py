@@ -1,11 +1,24 @@
 """The events of a training program: frozen values, each with the facts that decide where it belongs.
 
-Positions are those of marks in the open step's buffer; an unsampled step has none. Objects are named by their ``id``.
+Objects are named by their ``id``. The marks of the open step are no part of an event: the detector asks for them where
+it needs them.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+
+class Marks(Protocol):
+    """The marks of the open step; an unsampled step has none."""
+
+    @property
+    def position(self) -> int:
+        """The position of the next mark."""
+
+    def calls_since(self, start: int) -> Sequence[str]:
+        """Return the fqns of the modules called since this position, in their order, without the calls inside calls."""
 
 
 class ForwardBegins(NamedTuple):
@@ -48,19 +61,14 @@ class UpdateEnds(NamedTuple):
     in_backward: bool = False
     is_last: bool = False
     """Whether no other hook follows, so that the training step may end here."""
-    position: int = 0
     moved: bool = True
     """Whether it changed parameters."""
-    calls: tuple[str, ...] = ()
-    """The fqns of the modules called since the position that the detector named, without the calls inside calls."""
 
 
 class BackwardBegins(NamedTuple):
     """A backward pass begins."""
 
     thread: int
-    calls: tuple[str, ...] = ()
-    """As those of ``UpdateEnds``."""
 
 
 class ModeChanged(NamedTuple):
@@ -97,13 +105,14 @@ Event: TypeAlias = (
 )
 
 
-# Decisions.
+# Decisions of the steps.
 
 
 class EndStep(NamedTuple):
-    """End the open step; it turned out to hold so many training steps."""
+    """End the open step."""
 
-    held: int = 1
+    steps_in_one: int = 1
+    """The training steps that the open step turned out to be."""
 
 
 class Exclude(NamedTuple):
@@ -122,6 +131,13 @@ class Include(NamedTuple):
     """Whether the detector had recognised the excluded time."""
 
 
+class ExcludeOpen(NamedTuple):
+    """The open step belongs to no statistic."""
+
+
+# Decisions of the hooks.
+
+
 class Follow(NamedTuple):
     """Report the forwards of the module with this fqn, too."""
 
@@ -132,8 +148,22 @@ class TrainsInUpdate(NamedTuple):
     """The model trains inside an optimizer's step: the training step may end with it."""
 
 
-class ExcludeOpen(NamedTuple):
-    """The open step belongs to no statistic."""
+class CountByUpdates(NamedTuple):
+    """From the next step on the updates of an optimizer count the steps, one in each; None: they do not any more."""
+
+    optimizer: int | None
 
 
-Decision: TypeAlias = EndStep | Exclude | Include | Follow | TrainsInUpdate | ExcludeOpen
+class StepsAreManual(NamedTuple):
+    """From now on steps end by calls of ``session.step`` only."""
+
+
+class ReportBackward(NamedTuple):
+    """Report backward passes from now on, or report none."""
+
+    on: bool
+
+
+StepDecision: TypeAlias = EndStep | Exclude | Include | ExcludeOpen
+HookDecision: TypeAlias = Follow | TrainsInUpdate | CountByUpdates | StepsAreManual | ReportBackward
+Decision: TypeAlias = StepDecision | HookDecision

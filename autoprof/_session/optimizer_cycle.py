@@ -17,7 +17,7 @@ class OptimizerCycle:
     stepped in it already. The next one is the one that followed most often after the longest sequence of optimizers
     that equals the latest one. ``expected`` is the number of optimizers that the user named, or
     that were found: a step waits for as many where nothing was learnt. If one steps twice instead, the step was
-    several (``held``).
+    several (``steps_in_one``).
 
     ========================================  ==================================================================
     sequence of optimizer steps               training steps
@@ -37,7 +37,7 @@ class OptimizerCycle:
         self._waits = False
         self.has_stepped = False
         """Whether an optimizer of the model has stepped in the open training step."""
-        self.held = 1
+        self.steps_in_one = 1
         """The training steps that the open one turned out to hold."""
 
     @property
@@ -62,7 +62,7 @@ class OptimizerCycle:
             return
         self._symbols[key] = symbol  # the last one
         self._history = (self._history + symbol)[-HISTORY:]
-        self.held += self.holds_another(key)
+        self.steps_in_one += self.holds_another(key)
         if symbol not in self._open:
             self._open += symbol
         self._waits = False
@@ -87,7 +87,7 @@ class OptimizerCycle:
 
     def begin_step(self) -> None:
         """Begin another training step."""
-        self._open, self.has_stepped, self._waits, self.held = "", False, False, 1
+        self._open, self.has_stepped, self._waits, self.steps_in_one = "", False, False, 1
 
     def _due(self) -> str | None:
         """Return the optimizer that followed most often after the latest ones; a tie goes to one that has stepped.

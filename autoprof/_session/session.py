@@ -20,8 +20,9 @@ from ..devices import Memory
 from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
 from .pipeline import Pipeline
+from .step_listeners import StepListener
 from .training_hooks import TrainingHooks
-from .training_steps import StepListener, TrainingSteps
+from .training_steps import TrainingSteps
 
 Loader = TypeVar("Loader")
 
@@ -135,7 +136,7 @@ class OpenSession(Session):
         """Record the next steps and pass the number of each to ``listener``; return the function that ends this."""
         if self._ended:
             return lambda: None
-        self._hooks.wake()
+        self._hooks.attach_again()
         return self._steps.follow(listener, count)
 
     def warn_once(self, note: str) -> None:
@@ -152,7 +153,7 @@ class OpenSession(Session):
 
     @contextmanager
     def pause(self, name: str = "pause") -> Iterator[None]:
-        with nullcontext() if self._ended else self._hooks.exclude(name):
+        with nullcontext() if self._ended else self._hooks.excluding(name):
             yield
 
     def loader(self, iterable: Loader) -> Loader:
@@ -174,7 +175,7 @@ class OpenSession(Session):
         if self._last_summary is not None:
             return self._last_summary
         if not self._closed and not self.busy:
-            self._hooks.wake()
+            self._hooks.attach_again()
             with self._work:
                 self._pipeline.flush()
                 self._steps.count_gap()

@@ -10,7 +10,7 @@ A model that trains in ``eval`` mode is recognised by its backward pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -20,20 +20,20 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ..summary import VALIDATION
 from . import events
-from .events import Decision, Event
+from .events import Decision, Event, Marks
 from .optimizer_cycle import OptimizerCycle
 
 MAX_ENTRIES: Final = 16
 """Modules whose forwards are reported where the program does not call the model itself."""
 MIN_UPDATES: Final = 3
 """Updates in a row on one thread, from which on forwards on other threads are no part of the training."""
-ATTACKS: Final = 3
+LEARN_AFTER_STEPS: Final = 3
 """Steps in a row with a forward in ``eval`` mode, graded or a single one, from which on it is a part of them."""
 MAX_OPTIMIZERS: Final = 256
 """Optimizers whose steps are counted."""
 
 
-class Situation(IntEnum):
+class LoopState(IntEnum):
     """The state of the program in which something happens; the first one that holds, from the last one on."""
 
     TRAINING = 0
@@ -48,8 +48,8 @@ class Situation(IntEnum):
     """The program has named a pause."""
 
 
-class Happening(Enum):
-    """The kinds of events whose meaning depends on the situation."""
+class EventKind(Enum):
+    """The kinds of events whose meaning depends on the state."""
 
     TRAINING_FORWARD = "a forward with gradients"
     EVAL_FORWARD = "a forward in eval mode, of a module that has trained in train mode"
@@ -70,7 +70,7 @@ class Feeds(Enum):
 
 
 class StepRule(Enum):
-    """The meaning of a happening."""
+    """The meaning of an event."""
 
     BELONGS = "part of the open step, validation or pause"
     TRAINS = "training: the step ends here if it is whole"
@@ -82,18 +82,18 @@ class StepRule(Enum):
 
 
 _R: Final = StepRule
-RULES: Final[Mapping[Happening, tuple[StepRule, StepRule, StepRule, StepRule, StepRule]]] = {
+RULES: Final[Mapping[EventKind, tuple[StepRule, StepRule, StepRule, StepRule, StepRule]]] = {
     #                            TRAINING      BETWEEN            VALIDATING      UPDATING             PAUSED
-    Happening.TRAINING_FORWARD: (_R.TRAINS, _R.TRAINS, _R.TRAINS, _R.TRAINS_IN_UPDATE, _R.BELONGS),
-    Happening.EVAL_FORWARD: (_R.EVALUATES, _R.EVALUATES, _R.EVALUATES, _R.BELONGS, _R.BELONGS),
-    Happening.INFERENCE_FORWARD: (_R.EVALUATES, _R.BELONGS, _R.EVALUATES, _R.BELONGS, _R.BELONGS),
-    Happening.FETCH: (_R.NEXT_BATCH, _R.NEXT_BATCH, _R.NEXT_BATCH, _R.NEXT_BATCH, _R.BELONGS),
-    Happening.VALIDATION_FETCH: (_R.VALIDATES, _R.VALIDATES, _R.VALIDATES, _R.VALIDATES, _R.BELONGS),
-    Happening.UNGRADED_FETCH: (_R.NEXT_BATCH, _R.VALIDATES, _R.VALIDATES, _R.NEXT_BATCH, _R.BELONGS),
-    Happening.BACKWARD: (_R.BELONGS, _R.TRAINED_UNSEEN, _R.BELONGS, _R.TRAINS_IN_UPDATE, _R.BELONGS),
-    Happening.EVAL_CALL: (_R.BELONGS, _R.VALIDATES, _R.BELONGS, _R.BELONGS, _R.BELONGS),
+    EventKind.TRAINING_FORWARD: (_R.TRAINS, _R.TRAINS, _R.TRAINS, _R.TRAINS_IN_UPDATE, _R.BELONGS),
+    EventKind.EVAL_FORWARD: (_R.EVALUATES, _R.EVALUATES, _R.EVALUATES, _R.BELONGS, _R.BELONGS),
+    EventKind.INFERENCE_FORWARD: (_R.EVALUATES, _R.BELONGS, _R.EVALUATES, _R.BELONGS, _R.BELONGS),
+    EventKind.FETCH: (_R.NEXT_BATCH, _R.NEXT_BATCH, _R.NEXT_BATCH, _R.NEXT_BATCH, _R.BELONGS),
+    EventKind.VALIDATION_FETCH: (_R.VALIDATES, _R.VALIDATES, _R.VALIDATES, _R.VALIDATES, _R.BELONGS),
+    EventKind.UNGRADED_FETCH: (_R.NEXT_BATCH, _R.VALIDATES, _R.VALIDATES, _R.NEXT_BATCH, _R.BELONGS),
+    EventKind.BACKWARD: (_R.BELONGS, _R.TRAINED_UNSEEN, _R.BELONGS, _R.TRAINS_IN_UPDATE, _R.BELONGS),
+    EventKind.EVAL_CALL: (_R.BELONGS, _R.VALIDATES, _R.BELONGS, _R.BELONGS, _R.BELONGS),
 }
-"""The meaning of each happening in each situation, in the order of ``Situation``."""
+"""The meaning of each kind of event in each state, in the order of ``LoopState``."""
 
 
 @dataclass(slots=True)
@@ -139,12 +139,16 @@ class StepDetector:
         self._saw_forward = self._saw_fetch = self._closure = self._saw_ungraded = False
         self._graded_in_eval = False
         """Whether a forward with gradients in ``eval`` mode came since the last one in ``train`` mode."""
-        self._evals, self._steps_with_labels = 0, ATTACKS - 1
+        self._evals, self._steps_with_labels = 0, LEARN_AFTER_STEPS - 1
         """The forwards in ``eval`` mode without gradients since the last training forward, and the steps in a row with
         one of them: the model labels its own batches, which is a part of training."""
-        self._steps_with_attack = ATTACKS - 1
+        self._steps_with_attack = LEARN_AFTER_STEPS - 1
         """Steps in a row with such forwards beside those in ``train`` mode; the first step needs no others."""
         self._sources: set[int] = set()
+        self._moved_by: list[int] = []
+        """The optimizers that changed parameters in the open step, by id."""
+        self._counted_by: int | None = None
+        """The optimizer whose updates count the steps, one in each of the last ones; None where there is none."""
         # Open now.
         self._running: list[int] = []
         """The optimizers whose step is running, by id, outermost first."""
@@ -155,15 +159,15 @@ class StepDetector:
         """The loader of the last fetch, as long as its use is not seen."""
 
     @property
-    def situation(self) -> Situation:
+    def state(self) -> LoopState:
         """The present state."""
         if self._pauses:
-            return Situation.PAUSED
+            return LoopState.PAUSED
         if self._running:
-            return Situation.UPDATING
+            return LoopState.UPDATING
         if self.is_validating:
-            return Situation.VALIDATING
-        return Situation.BETWEEN if self._between else Situation.TRAINING
+            return LoopState.VALIDATING
+        return LoopState.BETWEEN if self._between else LoopState.TRAINING
 
     @property
     def is_validating(self) -> bool:
@@ -180,32 +184,20 @@ class StepDetector:
         self._optimizer_steps[optimizer] = self._optimizer_steps.get(optimizer, 0) + updates
 
     @property
-    def expects_backward(self) -> bool:
-        """Whether a backward pass matters now."""
-        return self.is_validating or (self.auto and (self._between or bool(self._running)))
-
-    @property
     def is_excluding(self) -> bool:
         """Whether the present time belongs to no step."""
         return bool(self._pauses) or self.is_validating
 
-    def calls_needed(self, event: Event) -> int | None:
-        """Return the position since which the event needs the calls of modules; None where it needs none."""
-        if isinstance(event, events.UpdateEnds):
-            is_outermost = self._running[:1] in ([], [event.optimizer])
-            is_seen = self._saw_forward and not self._cycle.holds_another(self._cycle_key(event))
-            return 0 if is_outermost and not is_seen else None
-        if isinstance(event, events.BackwardBegins):
-            return self._between_at if self._between and self.auto and not self._pauses else None
-        return None
+    def decide(self, event: Event, marks: Marks) -> list[Decision]:
+        """Return the decisions on this event, in the order in which they are to be carried out.
 
-    def decide(self, event: Event) -> list[Decision]:
-        """Return the decisions on this event, in the order in which they are to be carried out."""
+        ``marks`` are those of the open step. They are not kept.
+        """
         if isinstance(event, (events.ForwardBegins, events.ModeChanged)) and self._thread_is_other(event.thread):
             return []  # before anything changes: another thread may be in the middle of a decision
         decisions: list[Decision] = []
         self._decisions = decisions
-        _HANDLERS[type(event)](self, event)
+        _HANDLERS[type(event)](self, event, marks)
         return decisions
 
     def end(self) -> list[Decision]:
@@ -238,22 +230,22 @@ class StepDetector:
         is_other = thread != self._updating_thread and self._updates_in_row >= MIN_UPDATES
         return is_other and self._updater_trains
 
-    def _meaning(self, happening: Happening) -> StepRule:
-        return RULES[happening][self.situation]
+    def _meaning(self, kind: EventKind) -> StepRule:
+        return RULES[kind][self.state]
 
-    def _forward(self, event: events.ForwardBegins) -> None:
-        happening = self._kind_of_forward(event)
+    def _forward(self, event: events.ForwardBegins, _marks: Marks) -> None:
+        kind = self._kind_of_forward(event)
         self._saw_ungraded |= not event.graded
         self._graded_in_eval |= event.graded and not event.training
-        if happening is None:
+        if kind is None:
             return
-        if happening is Happening.TRAINING_FORWARD:
+        if kind is EventKind.TRAINING_FORWARD:
             self._updater_trains |= event.thread == self._updating_thread
             if event.training:
                 self._count_attack()
                 self._count_labels()
-        rule = self._meaning(happening)
-        if happening is Happening.TRAINING_FORWARD and event.training:
+        rule = self._meaning(kind)
+        if kind is EventKind.TRAINING_FORWARD and event.training:
             self._trained.add(event.module)
         if rule is StepRule.TRAINS:
             self._begin_training(event)
@@ -263,30 +255,30 @@ class StepDetector:
         elif rule is StepRule.EVALUATES:
             self._evaluate(event)
 
-    def _kind_of_forward(self, event: events.ForwardBegins) -> Happening | None:
+    def _kind_of_forward(self, event: events.ForwardBegins) -> EventKind | None:
         """Return None for a forward that tells nothing, such as one of a teacher without gradients."""
         has_trained = event.module in self._trained
         if self._trains_ungraded and not event.graded:
-            return Happening.TRAINING_FORWARD
+            return EventKind.TRAINING_FORWARD
         if event.training and not event.graded:
-            return Happening.INFERENCE_FORWARD if event.inference and has_trained else None
+            return EventKind.INFERENCE_FORWARD if event.inference and has_trained else None
         if event.training:
-            return Happening.TRAINING_FORWARD
+            return EventKind.TRAINING_FORWARD
         if event.graded and (self._trains_in_eval or self._attacks or not has_trained):
-            return Happening.TRAINING_FORWARD
+            return EventKind.TRAINING_FORWARD
         if not event.graded and (has_trained or event.is_model):
             self._evals += 1
             if self._labels and self._evals == 1:
                 return None
-        return Happening.EVAL_FORWARD if has_trained or event.is_model else None
+        return EventKind.EVAL_FORWARD if has_trained or event.is_model else None
 
-    def _fetch(self, event: events.Fetch) -> None:
-        feeds, happening = self._known_use(event.source), Happening.FETCH
+    def _fetch(self, event: events.Fetch, _marks: Marks) -> None:
+        feeds, kind = self._known_use(event.source), EventKind.FETCH
         if feeds is Feeds.VALIDATION:
-            happening = Happening.VALIDATION_FETCH
+            kind = EventKind.VALIDATION_FETCH
         elif feeds is None and not event.graded:
-            happening = Happening.UNGRADED_FETCH
-        rule = self._meaning(happening)
+            kind = EventKind.UNGRADED_FETCH
+        rule = self._meaning(kind)
         if rule is StepRule.BELONGS:
             return
         self._last = event.source
@@ -303,13 +295,15 @@ class StepDetector:
             self._sources.add(id(event.source))
         self._saw_fetch = True  # also where it began the step
 
-    def _update_begins(self, event: events.UpdateBegins) -> None:
+    def _update_begins(self, event: events.UpdateBegins, _marks: Marks) -> None:
         if self.is_validating and not self._between:  # between the forward of a step and its update
             self._end_validation()
         self._leave_update(event.optimizer)  # an exception ended that step
         self._running.append(event.optimizer)
 
-    def _update_ends(self, event: events.UpdateEnds) -> None:
+    def _update_ends(self, event: events.UpdateEnds, marks: Marks) -> None:
+        if event.moved:
+            self._moved_by.append(event.optimizer)
         self._leave_update(event.optimizer)
         if self._running or self._pauses:  # one optimizer inside another, or a step that the program excludes
             return
@@ -324,15 +318,15 @@ class StepDetector:
             if event.optimizer in steps or len(steps) < MAX_OPTIMIZERS:
                 steps[event.optimizer] = steps.get(event.optimizer, 0) + 1
         self._cycle.add(self._cycle_key(event), owned=event.owned)
-        self._between, self._between_at, self._saw_ungraded = True, event.position, False
+        self._between, self._between_at, self._saw_ungraded = True, marks.position, False
         if event.owned and not self.is_validating:
             self._learn(Feeds.TRAINING)
-        if self._cycle.held > 1:  # no forward is seen any more
+        if self._cycle.steps_in_one > 1:  # no forward is seen any more
             self._saw_forward = False
         if self._saw_forward:
             return
         if not self._closure or self._saw_fetch:
-            self._follow_next(event.calls)
+            self._follow_next(marks.calls_since(0))
         elif self._cycle.is_whole and event.is_last:
             self._end_step()
 
@@ -344,7 +338,7 @@ class StepDetector:
         if optimizer in self._running:
             del self._running[self._running.index(optimizer) :]
 
-    def _backward(self, event: events.BackwardBegins) -> None:
+    def _backward(self, event: events.BackwardBegins, marks: Marks) -> None:
         if event.thread != self.thread:
             return
         if self.is_validating and not self._pauses:  # it is over, or was training in ``eval`` mode
@@ -354,39 +348,40 @@ class StepDetector:
             self._end_validation()
         if not self.auto:
             return
-        rule = self._meaning(Happening.BACKWARD)
+        rule = self._meaning(EventKind.BACKWARD)
         if rule is StepRule.TRAINS_IN_UPDATE:
             self._closure = True
         elif rule is StepRule.TRAINED_UNSEEN:
-            found = self._follow_next(event.calls)
+            found = self._follow_next(marks.calls_since(self._between_at))
             if found or not self._saw_forward:
                 self._end_if_whole()
             else:
                 self._cycle.wait()
             self._between = False
 
-    def _mode_changed(self, event: events.ModeChanged) -> None:
+    def _mode_changed(self, event: events.ModeChanged, _marks: Marks) -> None:
         if event.training and self.is_validating and not self._pauses:
             self._end_validation()
         if event.training or not self._trained or self._trains_in_eval or self._attacks or self._labels:
             return
-        if self._meaning(Happening.EVAL_CALL) is StepRule.VALIDATES:
+        if self._meaning(EventKind.EVAL_CALL) is StepRule.VALIDATES:
             self.thread = event.thread
             self._begin_validation()
 
-    def _step_called(self, _event: events.StepCalled) -> None:
+    def _step_called(self, _event: events.StepCalled, _marks: Marks) -> None:
         if self.auto:
             self.auto = False
             self._running.clear()
+            self._decisions.append(events.StepsAreManual())
         self._end_step()
 
-    def _pause_begins(self, event: events.PauseBegins) -> None:
+    def _pause_begins(self, event: events.PauseBegins, _marks: Marks) -> None:
         is_recognised = event.name == VALIDATION and self.is_validating and not self._pauses
         self._pauses.append((event.name, not self.is_excluding))
         if not is_recognised:
             self._decisions.append(events.Exclude(event.name))
 
-    def _pause_ends(self, _event: events.PauseEnds) -> None:
+    def _pause_ends(self, _event: events.PauseEnds, _marks: Marks) -> None:
         name, is_outermost = self._pauses.pop()
         in_validation = self.is_validating and not self._pauses  # saving during validation is no part of it
         if in_validation and name == VALIDATION:  # the program says where the recognised validation ends
@@ -419,7 +414,12 @@ class StepDetector:
 
     def _end_step(self) -> None:
         self._end_validation()
-        self._decisions.append(events.EndStep(self._cycle.held if self.auto else 1))
+        self._decisions.append(events.EndStep(self._cycle.steps_in_one if self.auto else 1))
+        counted_by = self._moved_by[0] if self.auto and len(self._moved_by) == 1 else None
+        if counted_by != self._counted_by:
+            self._counted_by = counted_by
+            self._decisions.append(events.CountByUpdates(counted_by))
+        self._moved_by.clear()
         self._cycle.begin_step()
         self._between, self._between_at = True, 0
         self._saw_forward = self._saw_fetch = self._closure = False
@@ -427,7 +427,7 @@ class StepDetector:
 
     @property
     def _labels(self) -> bool:
-        return self._steps_with_labels >= ATTACKS
+        return self._steps_with_labels >= LEARN_AFTER_STEPS
 
     def _count_labels(self) -> None:
         """At a forward in ``train`` mode: a model that labels its batches was called once before it in each step."""
@@ -439,7 +439,7 @@ class StepDetector:
         """A forward in ``train`` mode begins: training that attacks the model in ``eval`` mode does so in each step."""
         if self._graded_in_eval:
             self._steps_with_attack += 1
-            self._attacks |= self._steps_with_attack >= ATTACKS
+            self._attacks |= self._steps_with_attack >= LEARN_AFTER_STEPS
         elif self._between:
             self._steps_with_attack = 0
         self._graded_in_eval = False
@@ -480,6 +480,8 @@ class StepDetector:
         if not self.is_validating:
             self._validation.is_open = True
             self._decisions.append(events.Exclude(VALIDATION, recognised=True))
+            if not self.auto:  # a backward pass may end it; where steps end without calls all are reported
+                self._decisions.append(events.ReportBackward(on=True))
 
     def _end_validation(self) -> None:
         validation = self._validation
@@ -490,11 +492,13 @@ class StepDetector:
             self._learn_use(validation.source, Feeds.VALIDATION)
             self._last = None if self._last is validation.source else self._last
         self._decisions.append(events.Include(VALIDATION, recognised=True))
+        if not self.auto:
+            self._decisions.append(events.ReportBackward(on=False))
         self._validation = _Validation()
 
     # The modules that the program calls in place of the model.
 
-    def _follow_next(self, calls: tuple[str, ...]) -> bool:
+    def _follow_next(self, calls: Sequence[str]) -> bool:
         """No training forward was reported: have the next module in the order of the calls reported, too.
 
         Return False where there is none.
@@ -510,7 +514,7 @@ class StepDetector:
         return True
 
 
-_HANDLERS: Final[Mapping[type, Callable[[StepDetector, Any], None]]] = {
+_HANDLERS: Final[Mapping[type, Callable[[StepDetector, Any, Marks], None]]] = {
     events.ForwardBegins: StepDetector._forward,
     events.Fetch: StepDetector._fetch,
     events.UpdateBegins: StepDetector._update_begins,

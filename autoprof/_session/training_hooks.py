@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from threading import get_ident
 from time import thread_time_ns
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary, ref
 
 import torch
@@ -20,16 +20,16 @@ from .._core.units import NS_PER_S
 from .._targets import find_module
 from .events import (
     BackwardBegins,
+    CountByUpdates,
     Decision,
-    EndStep,
     Event,
-    Exclude,
     Fetch,
     Follow,
     ForwardBegins,
-    Include,
     ModeChanged,
+    ReportBackward,
     StepCalled,
+    StepsAreManual,
     TrainsInUpdate,
     UpdateBegins,
     UpdateEnds,
@@ -51,24 +51,25 @@ class TrainingHooks:
         optimizers: ModelOptimizers,
         steps: TrainingSteps,
         *,
+        auto: bool,
         training_forward_calls: Sequence[Callable[[], None]],
     ) -> None:
         self._model = ref(model)
         self._optimizers = optimizers
         self._steps = steps
+        self._auto = auto
+        """Whether steps end without calls of ``session.step`` at first."""
         self._entries = WeakValueDictionary({id(model): model})
         """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._training_forward_calls = tuple(training_forward_calls)
         self._ends_with_update = False
         self._events = 0
-        self._updates: list[int] = []
-        """The optimizers that stepped in the open step, by id."""
-        self._usual: int | None = None
-        """The optimizer that made the only update of each of the last steps, by id; None where there is none."""
-        self._asleep = 0
-        """Updates until the hooks return; 0 while they are attached."""
-        self._slept = 0
-        """Updates since they were taken off."""
+        self._counting: int | None = None
+        """The optimizer whose updates count the steps, one in each, by id; None where there is none."""
+        self._hooks_off_for = 0
+        """Updates until the hooks are attached again; 0 while they are attached."""
+        self._updates_since = 0
+        """Updates since they were detached."""
         self._updated_ns = 0
         """The time of the last of them."""
         self._backward: BackwardProbe | None = None
@@ -78,16 +79,15 @@ class TrainingHooks:
 
     def start(self) -> None:
         """Attach the hooks, and open the first step."""
-        auto = self._steps.detector.auto
         self._optimizers.attach()
-        if auto:
+        if self._auto:
             for hooks in self._optimizer_hooks():
                 hooks.attach()
         for boundary in self._boundaries():
             boundary.attach()
-        if auto:
+        if self._auto:
             self._attach_backward()
-        for optimizer in running_steps() if auto else ():
+        for optimizer in running_steps() if self._auto else ():
             self._steps.report(UpdateBegins(id(optimizer)))
         self._steps.start()
 
@@ -122,17 +122,12 @@ class TrainingHooks:
 
     def step(self) -> None:
         """End the step by a call of the program; from now on steps end only by such calls."""
-        self.wake()
-        if self._steps.detector.auto:
-            for hooks in self._optimizer_hooks():
-                hooks.detach()
-            if not self._steps.detector.is_validating:
-                self._detach_backward()
+        self.attach_again()
         self._report(StepCalled())
 
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
-        self.wake()
+        self.attach_again()
         self._steps.finish(patient=patient)
 
     # Forwards, updates and backward passes.
@@ -145,37 +140,36 @@ class TrainingHooks:
         if graded and training and self._steps.is_recording:
             for call in self._training_forward_calls:
                 call()
-        if self._usual is not None and graded and training and not self._steps.is_recording:
-            self._sleep()
+        if self._counting is not None and graded and training and not self._steps.is_recording:
+            self._detach_for_a_while()
 
-    # Asleep: between recorded steps of a program that makes one update in each, updates count the steps.
+    # Between recorded steps of a program that makes one update in each, updates count the steps.
 
-    def _sleep(self) -> None:
-        """Take the hooks off until the last update before the next recorded step, if that is some steps away."""
+    def _detach_for_a_while(self) -> None:
+        """Detach the hooks until the last update before the next recorded step, if that is some steps away."""
         # Longest time without hooks: a person who watches sees the number of steps grow.
         steps = self._steps.unsampled_steps(NS_PER_S // 2)
-        # Unsampled steps in a row from which hooks are taken off: that takes as long as the hooks of about two steps.
+        # Unsampled steps in a row from which hooks are detached: that takes as long as the hooks of about two steps.
         if steps < 4:
             return
-        self._asleep, self._slept = steps, 0
+        self._hooks_off_for, self._updates_since = steps, 0
         self._optimizer_hooks()[1].detach()
         self._detach_backward()
         for boundary in self._boundaries():
             boundary.detach()
 
-    def wake(self) -> None:
-        """Attach the hooks again, and count the steps since. The detector sees the last update, as if it had slept."""
-        if not self._asleep:
+    def attach_again(self) -> None:
+        """Attach detached hooks again, and count the steps since. The detector sees the last update only."""
+        if not self._hooks_off_for:
             return
-        slept, self._asleep = self._slept, 0
+        updates, self._hooks_off_for = self._updates_since, 0
         self._optimizer_hooks()[1].attach()
         self._attach_backward()
         for boundary in self._boundaries():
             boundary.attach()
-        if slept and self._usual is not None:
-            self._steps.skip(self._usual, slept - 1, self._updated_ns)
-            self._updates.append(self._usual)
-            self._report(UpdateEnds(self._usual, get_ident(), position=self._steps.position))
+        if updates and self._counting is not None:
+            self._steps.skip(self._counting, updates - 1, self._updated_ns)
+            self._report(UpdateEnds(self._counting, get_ident()))
 
     def update_begins(self, optimizer: Any, *_call: Any) -> None:
         """Called before each optimizer step."""
@@ -188,30 +182,27 @@ class TrainingHooks:
         """Called after each optimizer step."""
         if not self._optimizers.concern(optimizer):
             return
-        if self._asleep:
-            if id(optimizer) == self._usual:
-                if not self._optimizers.moved(optimizer, began=False):
-                    return
-                self._slept += 1
+        if self._hooks_off_for:
+            if id(optimizer) != self._counting:
+                self.attach_again()
+            elif self._optimizers.moved(optimizer, began=False):
+                self._updates_since += 1
                 self._updated_ns = self._steps.now_ns()
-                if self._slept < self._asleep:
-                    return
-                self.wake()
+                if self._updates_since == self._hooks_off_for:
+                    self.attach_again()
                 return
-            self.wake()
+            else:
+                return
         in_backward = _graph_task() != -1
         moved = in_backward or self._optimizers.moved(optimizer)
-        if moved:
-            self._updates.append(id(optimizer))
         owned, is_last = self._optimizers.trains(optimizer), False
         if self._ends_with_update:
             self._ends_with_update, is_last = False, self._optimizer_hooks()[0].is_last()
-        position = self._steps.position
-        self._report(UpdateEnds(id(optimizer), get_ident(), owned, in_backward, is_last, position, moved))
+        self._report(UpdateEnds(id(optimizer), get_ident(), owned, in_backward, is_last, moved))
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Called before each backward pass."""
-        if _graph_task() == -1 and self._steps.detector.expects_backward:
+        if _graph_task() == -1:
             self._report(BackwardBegins(get_ident()))
         return False
 
@@ -235,29 +226,36 @@ class TrainingHooks:
 
     def _carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
-            if isinstance(decision, EndStep):
-                # Updates of an optimizer count the steps where it ends them, and nothing else needs each step's end.
-                may_sleep = self._steps.detector.auto and self._steps.may_skip
-                self._usual = self._updates[0] if len(self._updates) == 1 and may_sleep else None
-                self._updates.clear()
-            elif isinstance(decision, (Exclude, Include)):
-                # A backward pass may end validation; where steps end without calls all are reported.
-                if decision.recognised and not self._steps.detector.auto:
-                    self._attach_backward() if isinstance(decision, Exclude) else self._detach_backward()
-            elif isinstance(decision, TrainsInUpdate):
-                self._optimizer_hooks()[0].move_last()  # hooks change where the step ends with the optimizer's
-                self._ends_with_update = True
-            elif isinstance(decision, Follow):
-                with contain(ignore):
-                    model = self._model()
-                    module = None if model is None else find_module(model, decision.fqn)
-                    if module is not None and id(module) not in self._entries:
-                        self._entries[id(module)] = module
-                        BoundaryProbe(module, self.forward_begins).attach()
+            act = ACTIONS.get(type(decision))
+            if act is not None:
+                act(self, decision)
         if self._steps.is_off:
             for remove in self._removes():
                 with contain(ignore):
                     remove()
+
+    def _count_by_updates(self, decision: CountByUpdates) -> None:
+        self._counting = decision.optimizer
+
+    def _steps_are_manual(self, _decision: StepsAreManual) -> None:
+        for hooks in self._optimizer_hooks():
+            hooks.detach()
+        self._detach_backward()
+
+    def _report_backward(self, decision: ReportBackward) -> None:
+        self._attach_backward() if decision.on else self._detach_backward()
+
+    def _trains_in_update(self, _decision: TrainsInUpdate) -> None:
+        self._optimizer_hooks()[0].move_last()  # hooks change where the step ends with the optimizer's
+        self._ends_with_update = True
+
+    def _follow(self, decision: Follow) -> None:
+        with contain(ignore):
+            model = self._model()
+            module = None if model is None else find_module(model, decision.fqn)
+            if module is not None and id(module) not in self._entries:
+                self._entries[id(module)] = module
+                BoundaryProbe(module, self.forward_begins).attach()
 
     # ``StepEvents``, called by probes.
 
@@ -271,20 +269,30 @@ class TrainingHooks:
         """Whether time belongs to no step now."""
         return self._steps.is_excluded
 
-    def exclude(self, name: str) -> AbstractContextManager[None]:
+    def excluding(self, name: str) -> AbstractContextManager[None]:
         """Exclude the time inside the block from steps, under this name."""
-        self.wake()
-        return self._steps.exclude(name)
+        self.attach_again()
+        return self._steps.excluding(name)
 
     def report_fetch(self, source: Any, *, explicit: bool) -> None:
         """Called before each fetch; ``explicit`` loaders are those given to ``session.loader``."""
-        if self._asleep:
+        if self._hooks_off_for:
             if torch.is_grad_enabled():
                 return
-            self.wake()
+            self.attach_again()
         self._report(Fetch(source, explicit, torch.is_grad_enabled()))
 
     def report_mode(self, training: bool) -> None:
         """Called by ``model.train()`` and ``model.eval()``."""
-        self.wake()
+        self.attach_again()
         self._report(ModeChanged(training, get_ident()))
+
+
+ACTIONS: Final[dict[type, Callable[[TrainingHooks, Any], None]]] = {
+    Follow: TrainingHooks._follow,
+    TrainsInUpdate: TrainingHooks._trains_in_update,
+    CountByUpdates: TrainingHooks._count_by_updates,
+    StepsAreManual: TrainingHooks._steps_are_manual,
+    ReportBackward: TrainingHooks._report_backward,
+}
+"""The method that carries a decision out; those of ``training_steps.ACTIONS`` carry out the others."""

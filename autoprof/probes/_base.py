@@ -35,7 +35,7 @@ class StepEvents(Protocol):
     def is_excluded(self) -> bool:
         """Whether the present time belongs to no step: validation, checkpoint saving or a pause."""
 
-    def exclude(self, name: str) -> AbstractContextManager[None]:
+    def excluding(self, name: str) -> AbstractContextManager[None]:
         """Exclude the time inside the block from steps, under this name."""
 
     def report_fetch(self, source: Any, *, explicit: bool) -> None:

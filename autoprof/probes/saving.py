@@ -43,7 +43,7 @@ class SavingListener:
         if get_ident() != self._recorder.thread:
             return False
         try:
-            excluded = self._events.exclude(self._name)
+            excluded = self._events.excluding(self._name)
             excluded.__enter__()
         except Exception:
             self._recorder.handle_failure(self._name)

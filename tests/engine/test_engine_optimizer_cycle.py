@@ -30,7 +30,7 @@ class Loop:
     def _end(self) -> None:
         if self._open:
             self.steps.append(self._open)
-            self.held.append(self.cycle.held)
+            self.held.append(self.cycle.steps_in_one)
             self._open = ""
         self.cycle.begin_step()
 
@@ -77,14 +77,14 @@ def test_two_steps_of_one_optimizer_without_a_forward_between_them_are_one() -> 
     cycle = OptimizerCycle()
     cycle.add(1)
     cycle.add(1)
-    assert (cycle.held, cycle.is_whole) == (1, True)
+    assert (cycle.steps_in_one, cycle.is_whole) == (1, True)
     cycle.wait()
     cycle.add(1)
-    assert cycle.held == 2
+    assert cycle.steps_in_one == 2
     cycle.add(1)
-    assert cycle.held == 2
+    assert cycle.steps_in_one == 2
     cycle.begin_step()
-    assert cycle.held == 1
+    assert cycle.steps_in_one == 1
 
 
 def test_each_step_is_whole_where_each_has_an_optimizer_of_its_own() -> None:

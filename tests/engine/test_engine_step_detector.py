@@ -4,14 +4,16 @@ A program is a line of words, one for each event; ``train`` is a whole iteration
 program's past, of which no decision is looked at. The other column holds the decisions in their order.
 """
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from autoprof._session import events
+from autoprof._session import events, training_hooks, training_steps
 from autoprof._session.step_detector import MIN_UPDATES, StepDetector
 
 TRAIN = "forward backward update"
+HOOK_CHANGES = events.CountByUpdates, events.StepsAreManual, events.ReportBackward
+"""Decisions that change no step, only what hooks report from then on."""
 
 
 class Loader:
@@ -24,6 +26,7 @@ class Program:
     def __init__(self, **options: Any) -> None:
         self.detector = StepDetector(**options)
         self.outcomes: list[str] = []
+        self.hook_changes: list[str] = []
         self.loaders: dict[str, Loader] = {}
         self.calls: dict[str, int] = {}
         self.position, self.thread = 0, 0
@@ -34,6 +37,7 @@ class Program:
         for word in past.split():
             self._run_word(word)
         self.outcomes.clear()
+        self.hook_changes.clear()
         for word in present.split():
             self._run_word(word)
         return " ".join(self.outcomes)
@@ -51,14 +55,18 @@ class Program:
             getattr(self, f"_{name}")(*arguments)
 
     def report(self, event: Any) -> None:
-        """Report an event, with the calls that it needs."""
-        since = self.detector.calls_needed(event)
-        if since is not None:
-            event = event._replace(calls=tuple(fqn for fqn, start in self.calls.items() if start >= since))
-        for decision in self.detector.decide(event):
+        """Report an event, whose step has these marks."""
+        for decision in self.detector.decide(event, self):
             if isinstance(decision, events.EndStep):
                 self.calls, self.position = {}, 0
-            self.outcomes.append(outcome(decision))
+            if isinstance(decision, HOOK_CHANGES):
+                self.hook_changes.append(outcome(decision))
+            else:
+                self.outcomes.append(outcome(decision))
+
+    def calls_since(self, start: int) -> list[str]:
+        """Return the modules called since this position, as ``Marks`` does."""
+        return [fqn for fqn, at in self.calls.items() if at >= start]
 
     def _forward(self, *how: str) -> None:
         module, training, graded = 1 + ("part" in how), "eval" not in how, "ungraded" not in how
@@ -77,7 +85,7 @@ class Program:
 
     def _end(self, optimizer: str = "1", *how: str) -> None:
         facts = {"owned": "foreign" not in how, "is_last": "last" in how, "in_backward": "inside" in how}
-        self.report(events.UpdateEnds(int(optimizer), self.thread, position=self.position, **facts))
+        self.report(events.UpdateEnds(int(optimizer), self.thread, **facts))
 
     def _update(self, optimizer: str = "1", *how: str) -> None:
         self._begin(optimizer)
@@ -113,13 +121,17 @@ class Program:
 def outcome(decision: Any) -> str:
     """Return a decision in words."""
     if isinstance(decision, events.EndStep):
-        return "end" if decision.held == 1 else f"end*{decision.held}"
+        return "end" if decision.steps_in_one == 1 else f"end*{decision.steps_in_one}"
     if isinstance(decision, events.Exclude):
         return f"exclude:{decision.name}"
     if isinstance(decision, events.Include):
         return f"include:{decision.name}"
     if isinstance(decision, events.Follow):
         return f"follow:{decision.fqn}"
+    if isinstance(decision, events.CountByUpdates):
+        return f"count:{decision.optimizer}"
+    if isinstance(decision, events.ReportBackward):
+        return f"backward:{'on' if decision.on else 'off'}"
     return type(decision).__name__
 
 
@@ -353,3 +365,32 @@ def test_updates_in_a_pause_are_no_steps() -> None:
     program.run("train pause:apart")
     assert program.run("; update update*3 resume") == "include:apart"
     assert program.detector.steps_missed(1) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # The updates of one optimizer count the steps as long as each step has one of them, and no other.
+        ("; train train train", "count:1"),
+        ("train train ; update forward", "count:None"),
+        ("train update forward ; backward update forward", "count:1"),
+        # Calls of ``step`` end steps from the first one on: updates count none, and hooks of optimizers have no use.
+        ("train train ; step step", "StepsAreManual count:None"),
+        # Then backward passes matter in validation only, which one of them may end.
+        ("train step ; eval training", "backward:on backward:off"),
+        ("train step ; forward:eval backward", "backward:on backward:off"),
+        ("train ; eval training", ""),
+    ],
+)
+def test_hooks_report_no_more_than_the_steps_need(text: str, expected: str) -> None:
+    """Each change is a decision of its own, beside those about the steps."""
+    program = Program()
+    program.run(text)
+    assert program.hook_changes == expected.split()
+
+
+def test_each_decision_is_carried_out_by_one_object() -> None:
+    """By the steps or by the hooks."""
+    steps, hooks = set(training_steps.ACTIONS), set(training_hooks.ACTIONS)
+    assert not steps & hooks
+    assert steps | hooks == set(get_args(events.Decision))

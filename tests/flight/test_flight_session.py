@@ -43,7 +43,7 @@ class Training:
 
     @property
     def flight(self) -> FlightRecorder:
-        found: FlightRecorder = self.session._steps._flight
+        found: FlightRecorder = self.session._steps._listeners._flight
         return found
 
     @property
@@ -68,7 +68,7 @@ def test_one_process_has_no_flight_recorder_unless_it_asks(monkeypatch: pytest.M
     for world_size, expected in ((1, False), (2, True)):
         monkeypatch.setenv("WORLD_SIZE", str(world_size))
         with Training(mode="auto").session as session:
-            assert (session._steps._flight is not None) is expected
+            assert (session._steps._listeners._flight is not None) is expected
             assert (session.rank_folder / FILE).exists() is expected
 
 
