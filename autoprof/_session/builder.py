@@ -53,6 +53,7 @@ from .exclusions import Exclusions
 from .observers import ExcludedTime, MemoryTable, ModuleSources
 from .pipeline import Pipeline
 from .rank_exchange import LateGroup, RankExchange, make_exchange
+from .repeated_steps import RepeatedSteps
 from .sampler import Sampler
 from .session import OpenSession, Session
 from .session_probes import SessionProbes, TargetSet
@@ -394,7 +395,8 @@ class _Builder:
         pause_listeners = (stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause)
         listeners = StepListeners(self._listeners(pipeline, flight), pause_listeners, flight)
         exclusions = Exclusions(excluded)
-        return TrainingSteps(detector, self._sampler, recording, pipeline, exclusions, listeners, cost, self._notes)
+        events = RepeatedSteps(detector, self._recorder)
+        return TrainingSteps(events, self._sampler, recording, pipeline, exclusions, listeners, cost, self._notes)
 
     def _make_folder(self) -> RunFolder | None:
         """Make the folder that this run's sinks write to; None where none of them writes files."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 HISTORY: Final = 64
 """Optimizer steps remembered."""
@@ -88,6 +88,10 @@ class OptimizerCycle:
     def begin_step(self) -> None:
         """Begin another training step."""
         self._open, self.has_stepped, self._waits, self.steps_in_one = "", False, False, 1
+
+    def state(self) -> tuple[Any, ...]:
+        """Return the fields as a value."""
+        return tuple(tuple(one.items()) if isinstance(one, dict) else one for one in vars(self).values())
 
     def _due(self) -> str | None:
         """Return the optimizer that followed most often after the latest ones; a tie goes to one that has stepped.

@@ -107,6 +107,10 @@ class _Validation:
     """The loader that was asked last."""
     fetches: int = 0
 
+    def value(self) -> tuple[bool, bool, int, int]:
+        """Return the fields as a value."""
+        return self.is_open, self.graded, id(self.source), self.fetches
+
 
 class StepDetector:
     """Receive the events of one program in their order, and decide.
@@ -159,8 +163,8 @@ class StepDetector:
         """The loader of the last fetch, as long as its use is not seen."""
 
     @property
-    def state(self) -> LoopState:
-        """The present state."""
+    def loop_state(self) -> LoopState:
+        """The present state of the program."""
         if self._pauses:
             return LoopState.PAUSED
         if self._running:
@@ -184,6 +188,19 @@ class StepDetector:
         self._optimizer_steps[optimizer] = self._optimizer_steps.get(optimizer, 0) + updates
 
     @property
+    def updates(self) -> Mapping[int, int]:
+        """The updates of each optimizer so far, by id."""
+        return self._optimizer_steps
+
+    def state(self) -> tuple[Any, ...]:
+        """Return all that the next decisions depend on, as a value that can be compared with an earlier one."""
+        return tuple(_value_of(field) for name, field in vars(self).items() if name not in NO_STATE)
+
+    def ignores(self, event: Event) -> bool:
+        """Return whether an event comes from a thread that is no part of the training: nothing follows from it."""
+        return isinstance(event, (events.ForwardBegins, events.ModeChanged)) and self._thread_is_other(event.thread)
+
+    @property
     def is_excluding(self) -> bool:
         """Whether the present time belongs to no step."""
         return bool(self._pauses) or self.is_validating
@@ -193,7 +210,7 @@ class StepDetector:
 
         ``marks`` are those of the open step. They are not kept.
         """
-        if isinstance(event, (events.ForwardBegins, events.ModeChanged)) and self._thread_is_other(event.thread):
+        if self.ignores(event):
             return []  # before anything changes: another thread may be in the middle of a decision
         decisions: list[Decision] = []
         self._decisions = decisions
@@ -231,7 +248,7 @@ class StepDetector:
         return is_other and self._updater_trains
 
     def _meaning(self, kind: EventKind) -> StepRule:
-        return RULES[kind][self.state]
+        return RULES[kind][self.loop_state]
 
     def _forward(self, event: events.ForwardBegins, _marks: Marks) -> None:
         kind = self._kind_of_forward(event)
@@ -312,7 +329,8 @@ class StepDetector:
         if event.owned:
             if self._between and self._saw_ungraded:
                 self._learn_ungraded()
-            self._updates_in_row = self._updates_in_row + 1 if event.thread == self._updating_thread else 1
+            in_row = self._updates_in_row + 1 if event.thread == self._updating_thread else 1
+            self._updates_in_row = min(in_row, MIN_UPDATES)
             self._updating_thread = event.thread
             steps = self._optimizer_steps
             if event.optimizer in steps or len(steps) < MAX_OPTIMIZERS:
@@ -432,14 +450,15 @@ class StepDetector:
     def _count_labels(self) -> None:
         """At a forward in ``train`` mode: a model that labels its batches was called once before it in each step."""
         if self._evals or (self._between and self._trained):
-            self._steps_with_labels = self._steps_with_labels + 1 if self._evals == 1 else 0
+            in_row = min(self._steps_with_labels + 1, LEARN_AFTER_STEPS)
+            self._steps_with_labels = in_row if self._evals == 1 else 0
         self._evals = 0
 
     def _count_attack(self) -> None:
         """A forward in ``train`` mode begins: training that attacks the model in ``eval`` mode does so in each step."""
         if self._graded_in_eval:
-            self._steps_with_attack += 1
-            self._attacks |= self._steps_with_attack >= LEARN_AFTER_STEPS
+            self._steps_with_attack = min(self._steps_with_attack + 1, LEARN_AFTER_STEPS)
+            self._attacks |= self._steps_with_attack == LEARN_AFTER_STEPS
         elif self._between:
             self._steps_with_attack = 0
         self._graded_in_eval = False
@@ -514,6 +533,21 @@ class StepDetector:
         return True
 
 
+def _value_of(field: Any) -> Any:
+    """Return a field as a value: containers with their content, objects of other packages by their ``id``."""
+    if field is None or isinstance(field, (bool, int, str)):
+        return field
+    if isinstance(field, (list, set)):
+        return tuple(field) if isinstance(field, list) else frozenset(field)
+    if isinstance(field, MutableMapping):
+        return tuple((key if isinstance(key, int) else id(key), value) for key, value in field.items())
+    if isinstance(field, OptimizerCycle):
+        return field.state()
+    return field.value() if isinstance(field, _Validation) else id(field)
+
+
+NO_STATE: Final = frozenset({"_decisions", "_optimizer_steps"})
+"""The fields that no decision depends on."""
 _HANDLERS: Final[Mapping[type, Callable[[StepDetector, Any, Marks], None]]] = {
     events.ForwardBegins: StepDetector._forward,
     events.Fetch: StepDetector._fetch,

@@ -24,6 +24,7 @@ from .exclusions import Exclusions
 from .missed_steps import note_missed_steps
 from .open_gap import OpenGap, as_scalar
 from .pipeline import Pipeline
+from .repeated_steps import RepeatedSteps
 from .sampler import Sampler
 from .step_cost import StepCost
 from .step_detector import StepDetector
@@ -42,7 +43,7 @@ class TrainingSteps:
 
     def __init__(
         self,
-        detector: StepDetector,
+        events: RepeatedSteps,
         sampler: Sampler,
         recording: StepRecording,
         pipeline: Pipeline,
@@ -53,7 +54,7 @@ class TrainingSteps:
     ) -> None:
         self.work = DeferSignals()
         """Entered around all work of the session's own."""
-        self._detector = detector
+        self._events = events
         self._sampler = sampler
         self._recording = recording
         self._pipeline = pipeline
@@ -97,11 +98,12 @@ class TrainingSteps:
         if self.is_off:
             return ()
         try:
-            decisions = self._detector.decide(event, self._recording.recorder)
+            decisions = self._events.decide(event)
         except Exception:
             self._recording.recorder.handle_failure("events")
             return ()
-        self._carry_out(decisions)
+        if decisions:
+            self._carry_out(decisions)
         return decisions
 
     def _carry_out(self, decisions: Sequence[Decision]) -> None:
@@ -171,7 +173,7 @@ class TrainingSteps:
     def skip(self, optimizer: int, steps: int, ended_ns: int) -> None:
         """Count unsampled steps that have ended in the open one, with an update each: they were not reported."""
         if steps > 0:
-            self._detector.count_skipped(optimizer, steps)
+            self._events.count_skipped(optimizer, steps)
             self._go_on_unsampled(steps, ended_ns)
 
     def _goes_on_unsampled(self, now_ns: int, steps: int) -> bool:
@@ -323,23 +325,24 @@ class TrainingSteps:
 
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
+        detector = self._events.catch_up()
         if not self.is_off:
-            self._carry_out(self._detector.end())
-            self._end_last()
+            self._carry_out(detector.end())
+            self._end_last(detector)
         self._pipeline.finish(patient=patient)
         with self._notes.contain("memory"):  # an allocation may have failed in an unsampled step
             self._pipeline.add_memory(self._recording.memory.failures())
-        note = note_missed_steps(self._detector, self.number - 1)
+        note = note_missed_steps(detector, self.number - 1)
         if note is not None:
             self._notes.warn_once(note)
 
-    def _end_last(self) -> None:
+    def _end_last(self, detector: StepDetector) -> None:
         """Close the open step where it is whole. No unsampled step is longer than the one before: the loop may be over.
 
         A recorded one that is not whole is skipped.
         """
         self.is_off = True
-        recording, opened, is_whole = self._recording, self._recording.open, self._detector.is_whole
+        recording, opened, is_whole = self._recording, self._recording.open, detector.is_whole
         recording.open = None
         if opened is None:
             if is_whole:
@@ -347,7 +350,7 @@ class TrainingSteps:
                 self.number += 1
         elif is_whole:
             excluded_ns = self._exclusions.step_ns
-            until = recording.end_of_loop(opened, self._detector.updated_at, excluded_ns, self._last_ns)
+            until = recording.end_of_loop(opened, detector.updated_at, excluded_ns, self._last_ns)
             self._pipeline.submit(recording.close(opened, self.number, excluded_ns, until=until))
             self.number += 1
         else:
