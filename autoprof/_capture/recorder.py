@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._core.names import clean_name
 from .._core.signals import raised_by_handler
+from .._process.replace import skip_frames
 from ..devices import Clock, DeviceClock
 from ..frame import Phase
 from .marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, MAX_MARKS, PAUSE, THREAD, UNPAUSE, Label
@@ -36,6 +37,9 @@ class Recorder:
         self.thread = threading.get_ident()
         """Identifier of the training thread."""
         self._on_change: list[Callable[[], None]] = []
+        self._context = extension.HookContext(self.buffer, fallback=self._mark_unusual, on_error=self._mark_failed)
+        self.mark: Callable[[int], None] = self._context.mark
+        """Append one mark of this thread, read now. Never raises: it is called in the middle of user code."""
         self.use_clock(clock)
         self.number = _next_number()
         """Number of the recorder, in the order of creation."""
@@ -67,6 +71,8 @@ class Recorder:
         self._on_change.append(update)
 
     def _changed(self) -> None:
+        skip_frames(self.read, callees=True)  # or dynamo would compile it beside the graph of a compiled model
+        self._context.update(enabled=True, training_thread=self.thread, read_clock=self.read)
         for update in self._on_change:
             update()
 
@@ -110,12 +116,13 @@ class Recorder:
             code = self._user[name] = self.label(str(name), None, Phase.USER)
         return code
 
-    def mark(self, code: int) -> None:
-        """Append one mark. Never raises: it is called in the middle of user code."""
-        if self.buffer.suspended:
-            return
+    def _mark_unusual(self, code: int, _none: None) -> None:
+        """Append a mark where the buffer has no room for it, so that it is counted."""
+        self.append(code, self.read(), threading.get_ident())
+
+    def _mark_failed(self, _code: int, _none: None, error: Exception) -> None:
         try:
-            self.append(code, self.read(), threading.get_ident())
+            raise error  # so that it is the exception being handled
         except Exception:
             self.handle_failure("marks")
 
@@ -178,7 +185,7 @@ class Recorder:
         Marks that other threads append meanwhile stay for the next step.
         """
         buffer = self.buffer
-        codes, readings = buffer.take(self.serial + 1)
+        codes, readings = buffer.take(buffer.serial + 1)
         batch = MarkBatch(codes, readings, self.thread, buffer.multithreaded, buffer.dropped, buffer.skipped)
         buffer.multithreaded = False
         buffer.dropped = buffer.skipped = 0

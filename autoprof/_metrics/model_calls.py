@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from itertools import repeat
 from time import thread_time_ns
 from typing import Any, Final, NamedTuple
 
@@ -95,7 +96,9 @@ class RootProbe(EntryProbe):
         """Return the calls of the step with these marks, and clear them."""
         calls = tuple(self.numbers)
         self.numbers.clear()
-        elements, self._unnumbered = self._unnumbered + sum(self._elements.get(one, 0) for one in calls), 0
+        elements, self._unnumbered = self._unnumbered, 0
+        for number in calls:
+            elements += self._elements.get(number, 0)
         outside = self._describes and self._any_outside(marks.codes)
         self._describes = False
         return StepCalls(calls, outside, self._count_passes(), elements)
@@ -132,7 +135,7 @@ def _brief(value: Any, depth: int) -> Hashable:
     if depth and isinstance(value, (tuple, list, Mapping)) and len(value) > most:
         return type(value), len(value)
     if depth and isinstance(value, (tuple, list)):
-        return tuple([_brief(item, depth - 1) for item in value])
+        return tuple(map(_brief, value, repeat(depth - 1)))
     if depth and isinstance(value, Mapping):
         return tuple([(str(name), _brief(item, depth - 1)) for name, item in value.items()])
     if depth and hasattr(type(value), "__dataclass_fields__"):

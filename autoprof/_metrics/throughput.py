@@ -61,7 +61,8 @@ class ThroughputMeter:
         units: list[Mapping[str, float]] = []
         gap_units: list[Mapping[str, float]] = []
         for at, record in enumerate(records):
-            if self._complete(run, at, record):
+            is_plain = record.fetched is None and not run.scalars[at] and not run.gap_scalars[at]
+            if not is_plain and self._complete(run, at, record):
                 self._rates = UnitRates()
                 units, gap_units = [_NO_SAMPLES] * at, [_NO_SAMPLES] * at
             units.append(run.scalars[at])

@@ -217,7 +217,10 @@ def call_listeners(original: Any, listeners: list[Listener]) -> Any:
         if not listeners:
             return original(*args, **kwargs)
         given = (*args, *kwargs.values()) if kwargs else args
-        entered = [listener for listener in listeners[:] if listener.enter(original, given)]
+        entered = []
+        for listener in listeners[:]:  # before Python 3.12 a comprehension would be one more call
+            if listener.enter(original, given):
+                entered.append(listener)  # noqa: PERF401
         try:
             return original(*args, **kwargs)
         finally:

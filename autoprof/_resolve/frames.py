@@ -72,8 +72,10 @@ class _MeasuredSteps:
         raws, device = self.raws[begin:end], self.device
         known = raws[-1].scalars  # most steps share them
         numbers = _numbers(known)
-        scalars = [numbers if raw.scalars is known else _numbers(raw.scalars) for raw in raws]
-        gap_scalars = [_sums(raw.gap_scalars) for raw in raws]
+        scalars = [
+            numbers if raw.scalars is known else _numbers(raw.scalars) if raw.scalars else _NOTHING for raw in raws
+        ]
+        gap_scalars = [_sums(raw.gap_scalars) if raw.gap_scalars else _NOTHING for raw in raws]
         duration_ns = self.times[begin:end, -1].tolist()
         step_ns = duration_ns if device is None else [ns for ns in device.duration_ns[begin:end] if ns is not None]
         untimed = len(step_ns) < len(duration_ns)

@@ -107,7 +107,8 @@ class Resolver:
         most = _most_together(first)
         while pending and plan.repeatable and len(raws) < most and _alike(pending[0], first, lanes):
             raws.append(pending.popleft())
-            self._remember(raws[-1], plan)
+            if plan.calls:
+                self._remember(raws[-1], plan)
         count = len(raws)
         readings = np.empty((count, first.mark_batch.mark_count + 1), dtype=np.int64)
         readings[:, :-1] = MarkBatch.matrix([raw.mark_batch for raw in raws])
@@ -233,4 +234,6 @@ def _alike(one: RawStep, other: RawStep, lanes: tuple[int, ...] | None) -> bool:
     marks, others = one.mark_batch, other.mark_batch
     if marks.dropped or others.dropped or one.clock is not other.clock:
         return False
-    return marks.raw_codes == others.raw_codes and one.lanes() == lanes
+    if marks.raw_codes != others.raw_codes:
+        return False
+    return one.lanes() == lanes if marks.multithreaded else lanes is None

@@ -394,7 +394,7 @@ class _Builder:
         )
         pause_listeners = (stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause)
         listeners = StepListeners(self._listeners(pipeline, flight), pause_listeners, flight)
-        exclusions = Exclusions(excluded)
+        exclusions = Exclusions(excluded, recording, listeners, cost)
         events = RepeatedSteps(detector, self._recorder)
         return TrainingSteps(events, self._sampler, recording, pipeline, exclusions, listeners, cost, self._notes)
 

@@ -164,6 +164,10 @@ class ReportBackward(NamedTuple):
     on: bool
 
 
+class RecordingIsOff(NamedTuple):
+    """A failure has ended the recording, and no event is wanted any more. The steps return it, not the detector."""
+
+
 StepDecision: TypeAlias = EndStep | Exclude | Include | ExcludeOpen
-HookDecision: TypeAlias = Follow | TrainsInUpdate | CountByUpdates | StepsAreManual | ReportBackward
+HookDecision: TypeAlias = Follow | TrainsInUpdate | CountByUpdates | StepsAreManual | ReportBackward | RecordingIsOff
 Decision: TypeAlias = StepDecision | HookDecision

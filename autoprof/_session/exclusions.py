@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from time import perf_counter_ns
+
+from .._capture.marks.codes import PAUSE, UNPAUSE
 from .events import Exclude, Include
 from .observers import ExcludedTime
+from .step_cost import StepCost
+from .step_listeners import StepListeners
+from .step_recording import StepRecording
 
 
 class Exclusions:
-    """Count the time of validation, saving and pauses, which may lie one inside the other, in ``counts``."""
+    """Record nothing in validation, saving and pauses, which may lie one inside the other, and count their time.
 
-    def __init__(self, counts: ExcludedTime) -> None:
+    The times are counted in ``counts``; the recording, the listeners and the account leave them out of the open step.
+    """
+
+    def __init__(
+        self, counts: ExcludedTime, recording: StepRecording, listeners: StepListeners, cost: StepCost
+    ) -> None:
         self._counts = counts
+        self._recording = recording
+        self._listeners = listeners
+        self._cost = cost
         self.step_ns = 0
-        """The excluded time of the open step."""
-        self._depth = 0
-        """The open blocks, one inside the other."""
+        """The excluded time of the open step; set to 0 where a step begins."""
+        self.depth = 0
+        """The open blocks, one inside the other: at 0 time belongs to the step."""
         self._begins_ns: list[int] = []
         """The begins of those that the program, or a probe, has named."""
         self._validation_ns = 0
@@ -22,38 +36,27 @@ class Exclusions:
         self._since_ns = 0
         """The begin of the outermost block, or of the step where that began later."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether time belongs to no step now."""
-        return self._depth > 0
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the outermost block alone is open."""
-        return self._depth == 1
-
-    def open(self) -> bool:
-        """Open a block, which begins now; return whether it is the outermost one."""
-        self._depth += 1
-        return self._depth == 1
-
-    def begin(self, decision: Exclude, now_ns: int, *, outermost: bool) -> None:
-        """Note the begin of the block that was opened last."""
+    def open(self, decision: Exclude) -> None:
+        """Open a block, and record nothing from now on."""
+        is_outermost = self.depth == 0
+        self.depth += 1
+        now_ns = self._recording.mark(PAUSE) if is_outermost else self._recording.clock.now()
         if decision.recognised:
             self._validation_ns = now_ns
         else:
             self._begins_ns.append(now_ns)
-        if outermost:
+        if is_outermost:
             self._since_ns = now_ns
+            self._attach(False)
 
-    def close(self) -> bool:
-        """Close the innermost block; return whether time belongs to the step again."""
-        self._depth -= 1
-        return self._depth == 0
-
-    def end(self, decision: Include, now_ns: int, *, outermost: bool, steps: int) -> None:
-        """Count the block that was closed last; so many steps have ended before it."""
-        if outermost:
+    def close(self, decision: Include, steps: int) -> None:
+        """Close the innermost block, after so many steps, and count it; record again after the outermost one."""
+        is_outermost = self.depth == 1
+        if is_outermost:
+            self._attach(True)
+        self.depth -= 1
+        now_ns = self._recording.mark(UNPAUSE) if is_outermost else self._recording.clock.now()
+        if is_outermost:
             self.step_ns += now_ns - self._since_ns
         if decision.recognised:
             ns = now_ns - self._validation_ns
@@ -65,10 +68,17 @@ class Exclusions:
 
     def split(self, now_ns: int) -> None:
         """Count an open block up to now in the step that ends; the rest of it lies in the next one."""
-        if self._depth:
+        if self.depth:
             self.step_ns += now_ns - self._since_ns
             self._since_ns = now_ns
 
-    def begin_step(self) -> None:
-        """Count the excluded time of another step from now on."""
-        self.step_ns = 0
+    def _attach(self, on: bool) -> None:
+        """Attach or detach the probes of the open step, if it is recorded."""
+        now_ns = perf_counter_ns()
+        self._listeners.pause(not on)
+        if on:
+            self._listeners.subtract(self._cost.resume(now_ns))
+        else:
+            self._cost.pause(now_ns)
+        if self._recording.open is not None:
+            self._recording.probes.switch(on)

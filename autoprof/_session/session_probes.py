@@ -68,7 +68,8 @@ class SessionProbes:
         """The fqns of the modules that are recorded when called."""
         self._graphs = graphs
         self._step_probes = (*step_probes, graphs)
-        self._is_on = False
+        self.are_on = False
+        """Whether they are attached."""
         self._idling: Sequence[Probe] | None = None
         """The probes of the present targets that stay attached, and mark nothing where they are off; None: unknown."""
         self._switched: Sequence[Probe] = ()
@@ -120,9 +121,9 @@ class SessionProbes:
 
     def switch(self, on: bool) -> None:
         """Attach all probes of the present targets, or detach those attached that cannot stay idle."""
-        if on == self._is_on:
+        if on == self.are_on:
             return
-        self._is_on = on
+        self.are_on = on
         activate(self._recorder, on)
         self._recorder.idle(not on)
         if on and self._idling is None:
@@ -139,7 +140,7 @@ class SessionProbes:
 
     def detach_all(self) -> None:
         """Detach all probes, also where a signal interrupted ``switch``; raise the first failure at the end."""
-        self._is_on, self._idling, self._switched = False, None, ()
+        self.are_on, self._idling, self._switched = False, None, ()
         activate(self._recorder, False)
         handle = Handle()
         for probe in (*self._every(), *self._step_probes):

@@ -28,6 +28,8 @@ class StepListeners:
         self._listeners = list(listeners)
         self._pause_listeners = tuple(pause_listeners)
         self._flight = flight
+        self.are_idle = not self._listeners and flight is None
+        """Whether no part follows the begins and ends of steps: their methods do nothing."""
         self._captures_next = False
         """Whether a deep capture begins with the step after the one that ends."""
 
@@ -39,10 +41,12 @@ class StepListeners:
     def add(self, listener: StepListener) -> Callable[[], None]:
         """Have a listener called from the next recorded step on; return the function that ends this."""
         self._listeners.append(listener)
+        self.are_idle = False
 
         def remove() -> None:
             if listener in self._listeners:
                 self._listeners.remove(listener)
+            self.are_idle = not self._listeners and self._flight is None
 
         return remove
 

@@ -67,7 +67,7 @@ class StepRecording:
         """The step being recorded; None while an unsampled step is open, or none."""
         self.length_ns = self.ended_ns = 0
         """The length of the last recorded step, and its end."""
-        self._moved = False
+        self.moved = False
         """Whether a module moved to another device in the step that ended last."""
         self._end_unix_ns = 0
         """The wall-clock time at which the last recorded step ended."""
@@ -91,7 +91,7 @@ class StepRecording:
     def follow_device(self, start: Reading, *, is_end: bool) -> Reading:
         """Read the clock of the device that the model has moved to, if it has; return ``start`` on that clock."""
         placement = self.probes.placement
-        if not (self._moved if is_end else placement.moved()):
+        if not (self.moved if is_end else placement.moved()):
             return start
         before, index = self.clock, self.clock.device_index
         note = placement.follow()
@@ -110,17 +110,18 @@ class StepRecording:
 
     def use_chosen(self) -> bool:
         """Record the targets chosen last from the step on that begins now; return whether these are others."""
-        return self.probes.use(self._choose())
+        chosen = self._choose()
+        return chosen is not self.probes.set and self.probes.use(chosen)
 
     def begin(self, number: int, start: Reading, gap: OpenGap, *, warmup: bool, asked: bool, paused: bool) -> OpenStep:
         """Open a recorded step at the reading ``start``; None: now, once its probes are attached."""
-        if self.recorder.suspended:
+        if self.recorder.buffer.suspended:
             self.recorder.resume()
         probes, is_warmup = self.probes, warmup or asked or number <= self._warmup
         self.open = opened = OpenStep(
             start, self._end_unix_ns or time_ns(), probes.fqns, probes.set.number, is_warmup, asked, gap
         )
-        if not paused:
+        if not (paused or probes.are_on):
             probes.switch(True)
         if start is None:
             opened.start, opened.start_unix_ns = self.clock.read(), time_ns()
@@ -141,7 +142,8 @@ class StepRecording:
 
         Of several steps in one, all of equal length, the last one is recorded, as a warm-up step.
         """
-        clock, recorder, placement = self.clock, self.recorder, self.probes.placement
+        recorder, placement = self.recorder, self.probes.placement
+        clock = recorder.clock
         if until is None:
             end, self._end_unix_ns = clock.read(), time_ns()
         else:
@@ -152,9 +154,9 @@ class StepRecording:
         if steps_in_one > 1:
             opened.warmup = True
             gap.add(steps_in_one - 1, self.length_ns * (steps_in_one - 1) // steps_in_one)
-        serial = recorder.serial
+        serial = recorder.buffer.serial
         mark_batch = recorder.take() if until is None else recorder.take().up_to(until // 2)
-        self._moved = placement.moved()
+        self.moved = placement.moved()
         memory = self.memory.at_step_end()
         overhead_ns = self._cost.charge()
         return RawStep(
@@ -169,7 +171,7 @@ class StepRecording:
             memory,
             overhead_ns,
             # The device times of a step in which the model moved are those of the device that it left.
-            warmup=opened.warmup or (self._moved and placement.has_left()),
+            warmup=opened.warmup or (self.moved and placement.has_left()),
             gap_steps=gap.steps,
             gap_ns=gap.ns,
             gap_overhead_ns=gap.overhead_ns,

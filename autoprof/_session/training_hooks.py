@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from threading import get_ident
-from time import thread_time_ns
 from typing import Any, Final
 from weakref import WeakValueDictionary, ref
 
@@ -17,6 +16,7 @@ from .._capture.hooks.boundary import BoundaryProbe
 from .._capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks, running_steps
 from .._core.failures import contain, ignore
 from .._core.units import NS_PER_S
+from .._process.replace import skip_frames
 from .._targets import find_module
 from .events import (
     BackwardBegins,
@@ -27,6 +27,7 @@ from .events import (
     Follow,
     ForwardBegins,
     ModeChanged,
+    RecordingIsOff,
     ReportBackward,
     StepCalled,
     StepsAreManual,
@@ -36,6 +37,7 @@ from .events import (
 )
 from .training_steps import TrainingSteps
 
+_compiling = torch.compiler.is_dynamo_compiling
 _graph_task = torch._C._current_graph_task_id
 
 
@@ -63,7 +65,6 @@ class TrainingHooks:
         """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._training_forward_calls = tuple(training_forward_calls)
         self._ends_with_update = False
-        self._events = 0
         self._counting: int | None = None
         """The optimizer whose updates count the steps, one in each, by id; None where there is none."""
         self._hooks_off_for = 0
@@ -134,13 +135,19 @@ class TrainingHooks:
 
     def forward_begins(self, module: nn.Module) -> None:
         """Called before each forward of the model, or of a module that the program calls in its place."""
+        if _compiling():
+            return
         graded, training = torch.is_grad_enabled(), module.training
         inference = not graded and torch.is_inference_mode_enabled()
-        self._report(ForwardBegins(id(module), module is self._model(), training, graded, get_ident(), inference))
-        if graded and training and self._steps.is_recording:
+        event = ForwardBegins(id(module), module is self._model(), training, graded, get_ident(), inference)
+        if decisions := self._steps.report(event):
+            self._carry_out(decisions)
+        if not (graded and training):
+            return
+        if self._steps.is_recording:
             for call in self._training_forward_calls:
                 call()
-        if self._counting is not None and graded and training and not self._steps.is_recording:
+        elif self._counting is not None:
             self._detach_for_a_while()
 
     # Between recorded steps of a program that makes one update in each, updates count the steps.
@@ -176,11 +183,13 @@ class TrainingHooks:
         if not self._optimizers.concern(optimizer):
             return
         self._optimizers.begins(optimizer)
-        self._report(UpdateBegins(id(optimizer)))
+        if decisions := self._steps.report(UpdateBegins(id(optimizer))):
+            self._carry_out(decisions)
 
     def update_ends(self, optimizer: Any, *_call: Any) -> None:
         """Called after each optimizer step."""
-        if not self._optimizers.concern(optimizer):
+        owned, is_last = self._optimizers.trains(optimizer), False
+        if self._optimizers.given and not owned:
             return
         if self._hooks_off_for:
             if id(optimizer) != self._counting:
@@ -195,44 +204,37 @@ class TrainingHooks:
                 return
         in_backward = _graph_task() != -1
         moved = in_backward or self._optimizers.moved(optimizer)
-        owned, is_last = self._optimizers.trains(optimizer), False
         if self._ends_with_update:
             self._ends_with_update, is_last = False, self._optimizer_hooks()[0].is_last()
-        self._report(UpdateEnds(id(optimizer), get_ident(), owned, in_backward, is_last, moved))
+        event = UpdateEnds(id(optimizer), get_ident(), owned, in_backward, is_last, moved)
+        if decisions := self._steps.report(event):
+            self._carry_out(decisions)
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Called before each backward pass."""
-        if _graph_task() == -1:
-            self._report(BackwardBegins(get_ident()))
+        if _graph_task() == -1 and (decisions := self._steps.report(BackwardBegins(get_ident()))):
+            self._carry_out(decisions)
         return False
 
     def leave(self) -> None:
         """Never called."""
 
     def _report(self, event: Event) -> None:
-        """Report an event, and carry out those decisions that concern hooks; time one of many."""
-        # One of so many events is timed, for all. A prime: no step has events of which it would be always the same one.
-        meter_every = 61
-        self._events += 1
-        if self._events % meter_every:
-            self._carry_out(self._steps.report(event))
-            return
-        cost = self._steps.cost
-        began_ns, work_ns = thread_time_ns(), cost.work_ns
-        self._carry_out(self._steps.report(event))
-        spent_ns = thread_time_ns() - began_ns - (cost.work_ns - work_ns)
-        # Longest time of an event that counts: one that collects garbage takes as long as thousands of others.
-        cost.work_ns += meter_every * min(max(spent_ns, 0), 50_000)
+        """Report an event, and carry out those decisions that concern hooks."""
+        decisions = self._steps.report(event)
+        if decisions:
+            self._carry_out(decisions)
 
     def _carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
             act = ACTIONS.get(type(decision))
             if act is not None:
                 act(self, decision)
-        if self._steps.is_off:
-            for remove in self._removes():
-                with contain(ignore):
-                    remove()
+
+    def _recording_is_off(self, _decision: RecordingIsOff) -> None:
+        for remove in self._removes():
+            with contain(ignore):
+                remove()
 
     def _count_by_updates(self, decision: CountByUpdates) -> None:
         self._counting = decision.optimizer
@@ -288,11 +290,13 @@ class TrainingHooks:
         self._report(ModeChanged(training, get_ident()))
 
 
+skip_frames(TrainingHooks.forward_begins, callees=True)  # dynamo would compile it beside the graph of a compiled model
 ACTIONS: Final[dict[type, Callable[[TrainingHooks, Any], None]]] = {
     Follow: TrainingHooks._follow,
     TrainsInUpdate: TrainingHooks._trains_in_update,
     CountByUpdates: TrainingHooks._count_by_updates,
     StepsAreManual: TrainingHooks._steps_are_manual,
     ReportBackward: TrainingHooks._report_backward,
+    RecordingIsOff: TrainingHooks._recording_is_off,
 }
 """The method that carries a decision out; those of ``training_steps.ACTIONS`` carry out the others."""

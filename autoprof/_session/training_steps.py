@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from time import perf_counter_ns, thread_time_ns
 from typing import Any, Final
 
-from .._capture.marks.codes import PAUSE, UNPAUSE
 from .._core.failures import describe
 from .._core.notes import Notes
 from .._core.signals import DeferSignals, raised_by_handler
@@ -19,7 +18,7 @@ from .._process import lifecycle
 from .._targets import Target
 from ..devices import Reading
 from ..frame import NO_GAP, Gap, Phase
-from .events import Decision, EndStep, Event, Exclude, ExcludeOpen, Include, PauseBegins, PauseEnds
+from .events import Decision, EndStep, Event, Exclude, ExcludeOpen, Include, PauseBegins, PauseEnds, RecordingIsOff
 from .exclusions import Exclusions
 from .missed_steps import note_missed_steps
 from .open_gap import OpenGap, as_scalar
@@ -32,6 +31,13 @@ from .step_listeners import StepListener, StepListeners
 from .step_recording import StepRecording
 
 logger = logging.getLogger("autoprof")
+
+METER_EVERY: Final = 61
+"""One of so many events is timed, for all. A prime: no step has events of which it would be always the same one."""
+MAX_EVENT_NS: Final = 50_000
+"""The longest time of an event that counts: one that collects garbage takes as long as thousands of others."""
+OFF: Final[Sequence[Decision]] = (RecordingIsOff(),)
+"""The decision on each event once a failure has ended the recording."""
 
 
 class TrainingSteps:
@@ -68,6 +74,8 @@ class TrainingSteps:
         """The number of the open step, recorded or not."""
         self._next_recorded = 0
         """The number of the recorded step after the open unsampled one."""
+        self._reports = 0
+        """The events so far."""
         self._last_ns = self._ended_ns = 0
         """The length and the end of the last step."""
         self._gap = OpenGap()
@@ -75,12 +83,12 @@ class TrainingSteps:
     @property
     def is_recording(self) -> bool:
         """Whether the open step is recorded."""
-        return self._recording.open is not None and not self.is_off
+        return self._recording.open is not None
 
     @property
     def is_excluded(self) -> bool:
         """Whether time belongs to no step now."""
-        return self._exclusions.is_open
+        return self._exclusions.depth > 0
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -94,26 +102,36 @@ class TrainingSteps:
     # Events and decisions.
 
     def report(self, event: Event) -> Sequence[Decision]:
-        """Have the detector decide on an event, and carry out the decisions of ``ACTIONS``; return all of them."""
+        """Decide on an event, and carry out the decisions that ``ACTIONS`` names; return all of them."""
         if self.is_off:
-            return ()
+            return OFF
+        self._reports += 1
+        if self._reports % METER_EVERY == 0:
+            return self._metered(event)
         try:
             decisions = self._events.decide(event)
+            for decision in decisions:
+                self._carry_out(decision)
         except Exception:
             self._recording.recorder.handle_failure("events")
             return ()
-        if decisions:
-            self._carry_out(decisions)
+        return OFF if self.is_off else decisions
+
+    def _metered(self, event: Event) -> Sequence[Decision]:
+        """Report an event, and count its processor time for all since the last one that was timed."""
+        began_ns, work_ns = thread_time_ns(), self.cost.work_ns
+        decisions = self.report(event)
+        spent_ns = thread_time_ns() - began_ns - (self.cost.work_ns - work_ns)
+        self.cost.work_ns += METER_EVERY * min(max(spent_ns, 0), MAX_EVENT_NS)
         return decisions
 
-    def _carry_out(self, decisions: Sequence[Decision]) -> None:
-        for decision in decisions:
-            act = ACTIONS.get(type(decision))
-            if act is not None:
-                try:
-                    act(self, decision)
-                except Exception:
-                    self._recording.recorder.handle_failure("events")
+    def _carry_out(self, decision: Decision) -> None:
+        act = ACTIONS.get(type(decision))
+        if act is not None:
+            try:
+                act(self, decision)
+            except Exception:
+                self._recording.recorder.handle_failure("events")
 
     @contextmanager
     def excluding(self, name: str) -> Iterator[None]:
@@ -145,7 +163,8 @@ class TrainingSteps:
     def _end_step(self, decision: EndStep) -> None:
         """End the open step, and begin the next one; a failure ends the recording."""
         began_ns = perf_counter_ns()
-        if self._goes_on_unsampled(began_ns, decision.steps_in_one):
+        is_plain = self._recording.open is not None and self._listeners.are_idle
+        if not is_plain and self._goes_on_unsampled(began_ns, decision.steps_in_one):
             self._go_on_unsampled(decision.steps_in_one)
             return
         began_cpu_ns = thread_time_ns()
@@ -159,8 +178,9 @@ class TrainingSteps:
                     raise
             finally:
                 self.cost.work_ns += thread_time_ns() - began_cpu_ns
-                self._listeners.subtract(perf_counter_ns() - began_ns)
-                if self.is_recording:
+                if not self._listeners.are_idle:
+                    self._listeners.subtract(perf_counter_ns() - began_ns)
+                if self._recording.open is not None:
                     self.cost.begin_step()
         lifecycle.finish_termination()
 
@@ -179,7 +199,7 @@ class TrainingSteps:
     def _goes_on_unsampled(self, now_ns: int, steps: int) -> bool:
         """Return whether an unsampled step follows on another one, with nothing to do between them."""
         try:
-            if self._listeners.step_ends(now_ns):
+            if not self._listeners.are_idle and self._listeners.step_ends(now_ns):
                 return False
         except Exception as error:
             if raised_by_handler(error):
@@ -192,7 +212,7 @@ class TrainingSteps:
         """Close the open unsampled step now, or at the time given, and open another one: each statement here costs."""
         self._gap.began_ns = self._close_unsampled(steps, now_ns=now_ns)
         self.number += 1
-        self._exclusions.begin_step()
+        self._exclusions.step_ns = 0
 
     def _go_on(self, began_ns: int, began_cpu_ns: int, steps: int) -> None:
         opened, end = self._recording.open, None
@@ -210,7 +230,7 @@ class TrainingSteps:
                     "training thread"
                 )
         self.number += 1
-        captures = self._listeners.take_capture()
+        captures = not self._listeners.are_idle and self._listeners.take_capture()
         self._next_recorded = self.number if captures else self._sampler.next_recorded(self.number)
         if self._next_recorded == self.number:
             self._begin_recorded(end, is_end=opened is not None)
@@ -227,29 +247,35 @@ class TrainingSteps:
             self.count_gap()
             self._pipeline.make_due_pass()
         self._gap.began_ns = now_ns = self.now_ns()
-        self._exclusions.begin_step()
+        self._exclusions.step_ns = 0
         self._gap.overhead_ns += max(now_ns - self._ended_ns, 0)
 
     def _begin_recorded(self, start: Reading, *, is_end: bool = False) -> None:
         """Open a recorded step at the reading ``start``, which may be the end of the last one; None: once attached."""
-        recording, before = self._recording, self._recording.clock
-        start = recording.follow_device(start, is_end=is_end)
-        if recording.clock is not before:
-            self._pipeline.use_clock(recording.clock)
+        recording = self._recording
+        if not is_end or recording.moved:
+            start = self._follow_device(start, is_end=is_end)
         if not is_end:
             self._pipeline.summarizer.open_gap = NO_GAP
-        asked = self._listeners.step_begins(self.number)
+        asked = not self._listeners.are_idle and self._listeners.step_begins(self.number)
         if recording.use_chosen():
             self._sampler.restart()
         note = self._sampler.note_limit(self.number)
         if note is not None:
             self._notes.add(note)
         gap, self._gap = self._gap, OpenGap()
-        self._exclusions.begin_step()
-        warmup, paused = self._pipeline.took_long(), self._exclusions.is_open
+        self._exclusions.step_ns = 0
+        warmup, paused = self._pipeline.took_long(), self._exclusions.depth > 0
         opened = recording.begin(self.number, start, gap, warmup=warmup, asked=asked, paused=paused)
         if start is None:
             gap.overhead_ns += max(recording.clock.host_ns(opened.start) - self._ended_ns, 0)
+
+    def _follow_device(self, start: Reading, *, is_end: bool) -> Reading:
+        before = self._recording.clock
+        start = self._recording.follow_device(start, is_end=is_end)
+        if self._recording.clock is not before:
+            self._pipeline.use_clock(self._recording.clock)
+        return start
 
     def _exclude_open(self, _decision: ExcludeOpen) -> None:
         if self._recording.open is not None:
@@ -295,31 +321,12 @@ class TrainingSteps:
     def _exclude(self, decision: Exclude) -> None:
         """Record nothing from now on."""
         with self.work:
-            is_outermost = self._exclusions.open()
-            began_ns = self._recording.mark(PAUSE) if is_outermost else self.now_ns()
-            self._exclusions.begin(decision, began_ns, outermost=is_outermost)
-            if is_outermost:
-                self._attach(False)
+            self._exclusions.open(decision)
 
     def _include(self, decision: Include) -> None:
         """Record again, and count the time since."""
         with self.work:
-            if self._exclusions.is_last:
-                self._attach(True)
-            is_outermost = self._exclusions.close()
-            ended_ns = self._recording.mark(UNPAUSE) if is_outermost else self.now_ns()
-        self._exclusions.end(decision, ended_ns, outermost=is_outermost, steps=self.number - 1)
-
-    def _attach(self, on: bool) -> None:
-        """Attach or detach the probes of the open step, if it is recorded."""
-        now_ns = perf_counter_ns()
-        self._listeners.pause(not on)
-        if on:
-            self._listeners.subtract(self.cost.resume(now_ns))
-        else:
-            self.cost.pause(now_ns)
-        if self.is_recording:
-            self._recording.probes.switch(on)
+            self._exclusions.close(decision, steps=self.number - 1)
 
     # The end.
 
@@ -327,7 +334,8 @@ class TrainingSteps:
         """Close the open step where it is whole, and wait for the device."""
         detector = self._events.catch_up()
         if not self.is_off:
-            self._carry_out(detector.end())
+            for decision in detector.end():
+                self._carry_out(decision)
             self._end_last(detector)
         self._pipeline.finish(patient=patient)
         with self._notes.contain("memory"):  # an allocation may have failed in an unsampled step

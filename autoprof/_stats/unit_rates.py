@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from .._core.units import NS_PER_S, UNITS
@@ -96,7 +97,7 @@ class UnitRates:
     ) -> None:
         """Add the steps of a run with the units of each, and of the gap before each."""
         steps, ns, gaps, count = run.steps, run.step_ns, run.gaps, len(run.steps)
-        alike = count > 1 and all(one is units[0] for one in units) and not any(gap.steps for gap in gaps)
+        alike = count > 1 and len(set(map(id, units))) == 1 and not any(map(attrgetter("steps"), gaps))
         for at in range(1 if alike else count):
             self._add(run, steps[at], steps[at], ns[at], gaps[at], units[at], gap_units[at])
         if alike:  # the first one may end a longer period

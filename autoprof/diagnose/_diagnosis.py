@@ -58,8 +58,7 @@ class CallMonitor:
             self._run_ns += step_ns
         if self._compilations.has_compiled:
             self._compilations.close_step(counts)
-        if self._debug.is_on:
-            self._debug.close_step(counts)
+        self._debug.close_step(counts)
         if not counts:
             logs.drop()
             waits.drop()
@@ -169,11 +168,13 @@ class Diagnosis(Observer):
 
     def step(self, raw: RawStep) -> RawStep:
         """Take the calls and the samples of a closed step."""
-        begun_ns = raw.begun_ns
-        step_ns = raw.ended_ns - begun_ns
+        host_ns = raw.clock.host_ns
+        begun_ns = host_ns(raw.start)
+        step_ns = host_ns(raw.end) - begun_ns
         self._collections.step(raw.step, step_ns)
         self._calls.step(raw, begun_ns, step_ns)
-        self._stacks.step(raw)
+        if self._stacks.has_samples:
+            self._stacks.step(raw)
         if raw.memory and not raw.warmup:
             self._grown_step = raw.step if self._memory_grows(raw.memory) else None
             if self._grown_step is not None:

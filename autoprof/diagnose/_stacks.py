@@ -130,6 +130,11 @@ class StackMonitor:
         self._holding: Nanoseconds = np.empty(0, dtype=np.int64)
         """The spans of modules with others inside, and of the backward in no module."""
 
+    @property
+    def has_samples(self) -> bool:
+        """Whether there are new samples, or some that wait for a later step."""
+        return bool(self._later or self._probe.samples)
+
     def step(self, raw: RawStep) -> None:
         """Take the new samples; those of the step wait for its frame, those of a later step for that step."""
         samples = self._later + self._probe.take()

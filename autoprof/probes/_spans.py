@@ -24,13 +24,13 @@ class SpanListener:
         step here."""
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        recorder = self._recorder
-        if self._open_in == recorder.serial or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
+        recorder, serial = self._recorder, self._recorder.buffer.serial
+        if self._open_in == serial or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
             return False
         code = self.code_of(function, args)
         if code < 0:
             return False
-        self._open_code, self._open_in = code, recorder.serial
+        self._open_code, self._open_in = code, serial
         recorder.mark(code | ENTER)
         return True
 
@@ -39,6 +39,6 @@ class SpanListener:
         return self._code if self._wanted is None or self._wanted(args) else -1
 
     def leave(self) -> None:
-        if self._open_in == self._recorder.serial:
+        if self._open_in == self._recorder.buffer.serial:
             self._recorder.mark(self._open_code | LEAVE)
         self._open_in = -1

@@ -16,6 +16,7 @@ from .._capture.hooks.backward import BACKWARD
 from .._process.replace import CallProbe, Listener
 from ._base import ProbeFactory
 
+_trace, _profile = sys.gettrace, sys.getprofile
 _profiler_enabled: Callable[[], bool] = getattr(torch._C._autograd, "_profiler_enabled", lambda: False)
 
 
@@ -29,24 +30,27 @@ class DebugProbe(CallProbe, Listener):
         self.counts: Counter[str] = Counter()
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        self.seen.update(_switched_on())
+        if _is_any_on():
+            self.seen.update(_switched_on())
         return False
 
     def detach(self) -> None:
         """Put ``torch.autograd.backward`` back: a wrapper would cost time in each unsampled step."""
         self.remove()
 
-    @property
-    def is_on(self) -> bool:
-        """Whether a switch is on, or was when backward began in the open step."""
-        return bool(self.seen) or any(_switched_on())
-
     def close_step(self, counts: bool) -> None:
-        """Count the switches of a recorded step; a warm-up step is not counted."""
+        """Count the switches that are on, or were when backward began; those of a warm-up step are not counted."""
+        if not self.seen and not _is_any_on():
+            return
         if counts:
             self.seen.update(_switched_on())
             self.counts.update(self.seen)
         self.seen.clear()
+
+
+def _is_any_on() -> bool:
+    """Return whether ``_switched_on`` yields anything: asked twice in each step, where it almost never does."""
+    return torch.is_anomaly_enabled() or _profiler_enabled() or (_trace() or _profile()) is not None
 
 
 def _switched_on() -> Iterator[str]:

@@ -64,6 +64,10 @@ class OptimizerProbe(OptimizerHooks):
             return None
         if optimizer not in self._seen:
             self._look_around(optimizer)
+        if len(args) == 1 and not kwargs:  # without a closure
+            self._inside += 1
+            self._recorder.mark(self._code | ENTER)
+            return None
         return self.enter(args, kwargs)
 
     def _look_around(self, optimizer: Any) -> None:
@@ -99,8 +103,9 @@ class OptimizerProbe(OptimizerHooks):
                 self._recorder.mark(self._code | RESUME)
 
     def _leave(self, optimizer: Any, *_call: Any) -> None:
-        if self._optimizers.concern(optimizer):
-            self.leave()
+        if self._inside and self._optimizers.concern(optimizer):
+            self._inside -= 1
+            self._recorder.mark(self._code | LEAVE)
 
     def leave(self) -> None:
         if self._inside:

@@ -398,6 +398,34 @@ def check_backward_on_another_thread(module: Any, torch: Torch) -> None:
     assert session.fallbacks == 0
 
 
+def check_marks(module: Any, torch: Torch) -> None:
+    """A mark is appended with a reading of now, of any thread; without room it is for Python, in no step it is none."""
+    session = Session(module, torch, tracked=False, limit=3)
+    mark = session.node_context.mark
+    mark(5)
+    thread = threading.Thread(target=lambda: mark(7))
+    thread.start()
+    thread.join()
+    assert session.codes() == [5, 13, 7]
+    mark(9)
+    assert (session.codes(), session.fallbacks, session.errors) == ([5, 13, 7], 1, [])
+    session.buffer.suspended = True
+    mark(11)
+    assert session.fallbacks == 1
+    session.buffer.suspended = False
+    session.take()
+
+    def fail() -> int:
+        raise ValueError
+
+    session.update(read=fail)
+    mark(1)
+    mark("no code")
+    assert [type(error) for error in session.errors] == [ValueError, TypeError]
+    session.context.mark(1)  # without a fallback it has no marks of its own
+    assert session.codes() == []
+
+
 def check_clock_of_the_host(module: Any, torch: Torch) -> None:
     """The clock that C reads is that of ``perf_counter_ns``: a mark lies between readings in Python around it."""
     session = Session(module, torch, tracked=False)

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import autoprof
 from autoprof._flight import HANG_REPORT, recorder
-from autoprof._session import training_steps
+from autoprof._session import exclusions, training_steps
 
 HANGS_AT = 40
 """The step that never ends."""
@@ -81,7 +81,7 @@ def hang_on(slow: int, rank: int, world_size: int, folder: str) -> None:
     store = dist.FileStore(str(Path(folder) / "store"), world_size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
     clock = RankTime(rank, world_size, Path(folder))
-    recorder.perf_counter_ns = training_steps.perf_counter_ns = clock
+    recorder.perf_counter_ns = training_steps.perf_counter_ns = exclusions.perf_counter_ns = clock
     model = Net()
     ddp = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)

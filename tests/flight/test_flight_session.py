@@ -17,7 +17,7 @@ import autoprof
 from autoprof._flight import FILE, FlightRecorder, State, read_flight
 from autoprof._flight import recorder as recording
 from autoprof._flight.recorder import MAX_CAPTURES
-from autoprof._session import training_steps
+from autoprof._session import exclusions, training_steps
 from autoprof.testing import FakeClock
 
 QUIET: dict[str, Any] = {"sinks": {}, "flops": "off", "monitor": "off", "sample": {"every": 10, "budget": None}}
@@ -88,7 +88,7 @@ def test_each_step_is_in_the_ring_also_where_it_is_not_recorded() -> None:
 def test_a_pause_is_a_state_and_no_part_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Validation of a second does not lengthen the step around it."""
     clock = FakeClock()
-    for module in (recording, training_steps):
+    for module in (recording, training_steps, exclusions):
         monkeypatch.setattr(module, "perf_counter_ns", clock.read)
     training = Training()
     training.train(20, lambda _: clock.advance(10 * MS))

@@ -69,9 +69,10 @@ class CallTracker:
         if output is None:
             return
         first = None
-        for node in nodes_of(output):
-            first = first or node
-            self.nodes.track_output(self._key(node._sequence_nr(), thread), node, ordinal)
+        for node in (output.grad_fn,) if type(output) is Tensor else nodes_of(output):
+            if node is not None:
+                first = first or node
+                self.nodes.track_output(self._key(node._sequence_nr(), thread), node, ordinal)
         if first is None and not isinstance(output, Tensor) and torch.is_grad_enabled():
             for node in nodes_of(output, attributes=True):
                 self.nodes.track_output(self._key(node._sequence_nr(), thread), node, ordinal)
@@ -79,13 +80,9 @@ class CallTracker:
         if gaps and gaps[-1][0] > ordinal and thread == self._recorder.thread:
             begin = bisect_right(gaps, ordinal, key=itemgetter(0))
             for gap in gaps[begin:] if first is not None else ():
-                self._track_gap(first, code, gap)
+                # The newest node made before the call runs after all nodes made since; often it has a prehook already.
+                if gap[1] - 1 not in self.nodes:
+                    node = self._search.find_node(first, code, gap[1])
+                    if node is not None:
+                        self.nodes.track_input(node._sequence_nr(), node, gap[0])
             del gaps[begin:]
-
-    def _track_gap(self, output: Any, code: int, gap: Gap) -> None:
-        # The newest node made before the call runs after all nodes made since; often it has a prehook already.
-        ordinal, next_number = gap
-        if next_number - 1 not in self.nodes:
-            node = self._search.find_node(output, code, next_number)
-            if node is not None:
-                self.nodes.track_input(node._sequence_nr(), node, ordinal)

@@ -82,8 +82,9 @@ class BackwardPasses:
         """Mark the end of the pass that was entered last, whether it returned or raised."""
         try:
             ordinal = self._entered.pop()
-            for task in [task for task, known in self._ordinals.items() if known == ordinal]:
-                del self._ordinals[task]
+            for task, known in [*self._ordinals.items()]:
+                if known == ordinal:
+                    del self._ordinals[task]
             self._recorder.buffer.running = PASS_ENDED
             for observer in self._end_observers:
                 observer.end()
@@ -112,7 +113,7 @@ class BackwardPasses:
     def _nodes_done(self) -> None:
         # No node remains, so every module's backward is over; the call of backward has yet to return.
         self._recorder.mark(BACKWARD_END)
-        if len(self._entered) == 1:
+        if len(self._entered) == 1 and self._places:
             self._end_threads()
         for observer in self._end_observers:
             observer.begin()
@@ -125,7 +126,7 @@ class BackwardPasses:
         self._recorder.mark(ordinal | GRAPH_END)
 
     def append(self, code: int, reading: Any, thread: int) -> None:
-        """Append a node's mark, and remember the stream that its thread uses."""
+        """Append a node's mark, and remember the stream that its thread uses, where several are in use."""
         if self.several:
             self._places[thread] = reading.place
         self._recorder.append(code, reading, thread)
@@ -171,16 +172,18 @@ def make_pass_nodes(recorder: Recorder, passes: BackwardPasses) -> NodeMarks:
     def clock_reader() -> Callable[[], Any]:
         return recorder.clock.reader(None)  # autograd makes a node's device and stream current
 
-    def mark_node(mark: Any, _gradients: Any) -> None:
-        # It runs on the thread and stream of the backward pass.
+    def mark_node(mark: Any, _gradients: Any) -> bool | None:
+        # It runs on the thread and stream of the backward pass. True: the pass has begun, and C marks the node.
         try:
             if _graph_task() != buffer.running:
                 passes.begin(_graph_task())
+                return True
             # Calls of an earlier step have ordinals lower by that many steps.
             offset = max(mark.serial - buffer.serial, -MAX_STEPS_BACK) * STEP_STRIDE
             passes.append(mark.code + offset, clock_reader()(), get_ident())
         except Exception:
             recorder.handle_failure("backward hooks")
+        return None
 
     return make_node_marks(recorder, mark_node, clock_reader, lambda: not passes.several)
 

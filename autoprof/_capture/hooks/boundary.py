@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-import torch
 from torch import nn
 
 from ..._core.weak import Weak
-from ..._process.replace import skip_frames
 from .call_sites import drop_site, site_of, table
-
-_compiling = torch.compiler.is_dynamo_compiling
 
 
 class BoundaryProbe:
-    """Call a function with the module before each forward of it.
+    """Call a function with the module before each forward of it, also while ``torch.compile`` traces the model.
 
     It is called before the module's entries are looked up: the first mark belongs to the step that begins here, with
     the probes of that step.
@@ -31,17 +27,7 @@ class BoundaryProbe:
     def attach(self) -> None:
         """Report forwards."""
         site = site_of(self._module)
-        site.before = (*site.before, self)
-
-    def __call__(self, module: nn.Module) -> None:
-        """Report that a forward begins."""
-        if not _compiling():
-            self._before(module)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, BoundaryProbe) and other._before == self._before
-
-    __hash__ = None  # type: ignore[assignment]
+        site.before = (*site.before, self._before)
 
     def detach(self) -> None:
         """Report no more to this function."""
@@ -49,10 +35,7 @@ class BoundaryProbe:
             module = self._module
             site = table.find(module)
             if site is not None:
-                site.before = tuple(one for one in site.before if one != self)
+                site.before = tuple(one for one in site.before if one != self._before)
                 drop_site(module)
 
     remove = detach
-
-
-skip_frames(BoundaryProbe.__call__, callees=True)  # dynamo would compile it beside the graph of a compiled model

@@ -51,7 +51,7 @@ skip_frames(make_carrier, callees=True)  # after a graph break dynamo would comp
 
 def make_node_marks(
     recorder: Recorder,
-    prehook: Callable[[Any, Any], None],
+    prehook: Callable[[Any, Any], bool | None],
     clock_reader: Callable[[], ClockReader],
     enabled: Callable[[], bool],
 ) -> NodeMarks:

@@ -123,8 +123,13 @@ class _Versions:
 
     def update(self) -> bool:
         """Read the versions; return whether they have changed since the last time."""
-        before, self._sum = self._sum, sum(one._version for ref in self._parameters if (one := ref()) is not None)
-        return before not in (-1, self._sum)
+        before, found = self._sum, 0
+        for reference in self._parameters:
+            parameter = reference()
+            if parameter is not None:
+                found += parameter._version
+        self._sum = found
+        return before not in (-1, found)
 
     def are_still(self, optimizer: Any) -> bool:
         """Return whether the step changed no parameter with a gradient; choose others where none of these has one."""
@@ -168,7 +173,7 @@ class ModelOptimizers:
 
     def begins(self, optimizer: Any) -> None:
         """Called before a step whose end is compared with its begin."""
-        self._versions_of(optimizer).update()
+        (self._versions.get(optimizer) or self._follow(optimizer)).update()
 
     def moved(self, optimizer: Any, *, began: bool = True) -> bool:
         """Return whether a step changed parameters; True where that was never seen.
@@ -176,15 +181,13 @@ class ModelOptimizers:
         An optimizer with its own accumulation or loss scaling may return at once. Without ``began`` the step is
         compared with the end of the last one, and the program may have changed parameters between them.
         """
-        versions = self._versions_of(optimizer)
+        versions = self._versions.get(optimizer) or self._follow(optimizer)
         moved = versions.update()
         versions.visible |= moved and began
         return moved or not versions.are_still(optimizer)
 
-    def _versions_of(self, optimizer: Any) -> _Versions:
-        versions = self._versions.get(optimizer)
-        if versions is None:
-            versions = self._versions[optimizer] = _Versions(optimizer)
+    def _follow(self, optimizer: Any) -> _Versions:
+        versions = self._versions[optimizer] = _Versions(optimizer)
         return versions
 
     def trains(self, optimizer: Any) -> bool:

@@ -67,12 +67,15 @@ class Placement:
 
     def moved(self) -> bool:
         """Return whether a module has moved to another device: one check on a host clock, else one a module."""
-        found = self._found_device
+        clock = self._recorder.clock
         try:
-            # A move to some backends replaces the parameters.
-            return any([found(table[name]) != device for table, name, device in self._anchors.values()])  # noqa: C419
+            for table, name, device in self._anchors.values():  # a move to some backends replaces the parameters
+                found = table[name].device if clock.device_type is None else clock.index_of(table[name])
+                if found != device:
+                    return True
         except KeyError:  # a parameter that was removed
             return True
+        return False
 
     def has_left(self) -> bool:
         """Return whether the model as a whole is on another device than the clock reads."""

@@ -51,7 +51,8 @@ class NodeMarks:
     """The autograd nodes of the open step that mark a backward pass, by their numbers: at most one prehook on each.
 
     A node that is mistaken for a new one gets a second prehook, which repeats the first. The context's fallback is
-    called with the mark, whose ``serial`` is its step's and whose ``code`` the node marks, and the gradients.
+    called with the mark, whose ``serial`` is its step's and whose ``code`` the node marks, and the gradients. Where it
+    returns True it has begun a pass, and the mark is tried in C again.
     """
 
     def __contains__(self, key: int) -> bool: ...

@@ -81,11 +81,39 @@ static PyObject *hook_context_update(PyObject *op, PyObject *args, PyObject *kwa
     Py_RETURN_NONE;
 }
 
+/* Append one mark of any thread, read from the clock now. */
+static hook_outcome append_mark(HookContext *self, PyObject *code) {
+    if (self->buffer != NULL && self->buffer->suspended)
+        return HOOK_DONE;
+    if (!is_appending(self) || !has_room(self))
+        return HOOK_FALLBACK;
+    long long value = PyLong_AsLongLong(code);
+    if (value == -1 && PyErr_Occurred())
+        return HOOK_FAILED;
+    return append_reading(self, value) < 0 ? HOOK_FAILED : HOOK_DONE;
+}
+
+static PyObject *hook_context_mark(PyObject *op, PyObject *code) {
+    HookContext *self = (HookContext *)op;
+    if (self->fallback == NULL) /* cleared by the garbage collector, or a context of another purpose */
+        Py_RETURN_NONE;
+    PyObject *done = NULL;
+    Py_INCREF(op); /* a reading in Python may run anything */
+    hook_outcome outcome = append_mark(self, code);
+    if (outcome == HOOK_FALLBACK)
+        done = PyObject_CallFunctionObjArgs(self->fallback, code, Py_None, NULL);
+    else if (outcome == HOOK_DONE || report_hook_failure(self->on_error, code, Py_None) == 0)
+        done = Py_NewRef(Py_None);
+    Py_DECREF(op);
+    return done;
+}
+
 #define HOOK_CONTEXT_FIELDS(DO) DO(buffer) DO(nodes) DO(gaps) DO(fallback) DO(on_error) DO(read_clock)
 DEFINE_COLLECTION(HookContext, hook_context, HOOK_CONTEXT_FIELDS)
 
 static PyMethodDef hook_context_methods[] = {
     {"update", KEYWORDS(hook_context_update), "Renew the state that the recorder changes."},
+    {"mark", hook_context_mark, METH_O, "Append one mark with this code, read now; of a context with a fallback."},
     {NULL},
 };
 

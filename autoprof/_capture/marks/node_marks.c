@@ -67,9 +67,16 @@ static PyObject *node_mark_call(PyObject *op, PyObject *const *args, size_t narg
     Py_INCREF(context); /* a reading in Python may run anything */
     Py_INCREF(op);
     hook_outcome outcome = append_node(context, self);
-    if (outcome == HOOK_FALLBACK)
+    if (outcome == HOOK_FALLBACK) {
         done = PyObject_CallFunctionObjArgs(context->fallback, op, args[0], NULL);
-    else if (outcome == HOOK_DONE || report_hook_failure(context->on_error, op, args[0]) == 0)
+        if (done == Py_True) { /* it has begun the pass, whose first node may be a usual case now */
+            Py_CLEAR(done);
+            outcome = append_node(context, self);
+            if (outcome == HOOK_FALLBACK)
+                done = PyObject_CallFunctionObjArgs(context->fallback, op, args[0], NULL);
+        }
+    }
+    if (outcome == HOOK_DONE || (outcome == HOOK_FAILED && report_hook_failure(context->on_error, op, args[0]) == 0))
         done = Py_NewRef(Py_None);
     Py_DECREF(op);
     Py_DECREF(context);
