@@ -51,7 +51,7 @@ HOLDS = {
     "CompiledGraphs Recorder Notes",
     "LoaderProbe": "TrainingHooks Prefetch FetchedBatches Recorder",
     "TrainingHooks": "TrainingSteps Recorder",
-    "TrainingSteps": "StepDetector SessionProbes Sampler Zoom Pipeline ExcludedTime Footprint Recorder Notes",
+    "TrainingSteps": "StepDetector SessionProbes Sampler Zoom Pipeline ExcludedTime Recorder Notes",
     "StepDetector": "",
     "Pipeline": "Resolver Aggregate Summarizer SinkGroup MemoryTable ExcludedTime Metrics Diagnosis "
     "UnseenModules Sampler Zoom Notes",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import inf
-from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
@@ -15,6 +13,7 @@ import torch
 from torch import nn
 
 from .._capture import recorder
+from .._core.allowance import Allowance
 from .._core.units import NS_PER_S
 from .._stats.name_lines import Line, name_lines, walk
 from ..devices import Peak, Tf32Flags, device_of
@@ -26,13 +25,7 @@ from .utilization import Utilization, peak_seconds, utilization
 
 MODULE_NS: Final = 5_000_000
 """Estimated time of a count for each module: some 30 operators, forward and backward, at 0.15 ms."""
-MAX_END_NS: Final = 550_000_000
-"""The longest that counts at the end of a run may take where that exceeds the budget: some 70 modules."""
 
-MODULE_OPERATORS: Final = 30
-"""The usual number of operators in a module, forward and backward."""
-MAX_END_OPERATORS: Final = 1500
-"""Operators after which a count at the end of a run is stopped; it has taken half a second by then."""
 FIRST_NS: Final = 200_000_000
 """Extra time of a process's first count, in which torch imports its formulas."""
 MORE: Final = 4
@@ -68,37 +61,30 @@ Parts = dict[str, tuple[FlopCount, Mapping[str, int]]]
 class FlopMeter:
     """Count the FLOPs of each sequence of model calls in a step, and divide them by the steps' time.
 
-    A count takes some milliseconds of the training thread for each module. It is postponed until that is less than
-    ``budget`` of the run's time so far; a run that ends before is counted when it is closed, if that takes at most
-    ``MAX_END_NS``. Without a budget it is not postponed. The device's peak is found at the first count, because a
-    model may move to its device after set-up; ``place`` is that of a model without parameters.
+    A count takes some milliseconds of the training thread for each module. It is postponed until ``during`` affords it;
+    a run that ends before is counted when it is closed, if ``at_end`` affords that. The device's peak is found at the
+    first count, because a model may move to its device after set-up; ``place`` is that of a model without parameters.
     """
 
     def __init__(
         self,
         model: nn.Module,
         targets: Iterable[tuple[str, str]],
-        budget: float | None,
+        during: Allowance,
+        at_end: Allowance,
         place: torch.device,
-        now_ns: Callable[[], int] = perf_counter_ns,
     ) -> None:
         self._names: dict[str, set[str]] = defaultdict(set)
         """The names of each fqn."""
         for name, fqn in targets:
             self._names[fqn].add(name)
-        self._budget = budget
+        self._during, self._at_end = during, at_end
         self._model = ref(model)
         self._modules = sum(1 for _ in model.modules())
-        self._limit = 4 * MODULE_OPERATORS * (self._modules + 2)
-        """Operators after which a count is stopped where there is a budget."""
         self._place = place
         self._peak: DevicePeak | None = None
-        self._now_ns = now_ns
-        self._began_ns = now_ns()
-        self._next_ns: int | None = None
-        """The estimated time of the next count, by the one before; None before the first."""
-        self._spent_ns = 0
-        """The time of all counts so far."""
+        self._next_ns = FIRST_NS + MODULE_NS * self._modules
+        """The estimated time of the next count; after the first one, by the one before."""
         self._steps: Tally[tuple[CountedCall, ...]] = Tally()
         """The recorded steps with each sequence of calls."""
         self._reasons: set[str] = set()
@@ -124,33 +110,24 @@ class FlopMeter:
             self._steps[sequence] += steps
         for call in sequence:
             model = self._model()
-            if model is not None and call not in self._counts and self._cost_ns() <= self._affordable_ns():
-                self._count(model, call, self._limit)
+            if model is not None and call not in self._counts and self._during.affords(self._next_ns):
+                self._count(model, call, self._during)
 
-    def _cost_ns(self) -> int:
-        """Return the time of all counts after one more."""
-        if self._next_ns is not None:
-            return self._next_ns + self._spent_ns
-        return FIRST_NS + MODULE_NS * self._modules
-
-    def _affordable_ns(self) -> float:
-        """Return the time of counts that the run's time so far affords."""
-        return inf if self._budget is None else self._budget * (self._now_ns() - self._began_ns)
-
-    def _count(self, model: nn.Module, call: CountedCall, limit: float) -> None:
+    def _count(self, model: nn.Module, call: CountedCall, allowance: Allowance) -> None:
         active, recorder.active = recorder.active, None  # spans of this forward belong to no step
-        limit = inf if self._budget is None else limit
         try:
-            count = count_call(model, replace(self._shapes[call.shape], backward=call.backward), limit)
+            with allowance.work():
+                spent_ns = allowance.spent_ns
+                wanted = replace(self._shapes[call.shape], backward=call.backward)
+                count = count_call(model, wanted, lambda: allowance.affords(0))
         finally:
             recorder.active = active
-        self._spent_ns += count.count_ns
+        took_ns = allowance.spent_ns - spent_ns
         if count.reason == TOO_LONG:
-            self._next_ns = MORE * count.count_ns
-            self._limit *= MORE
+            self._next_ns = MORE * took_ns
             return
         self._counts[call] = count
-        self._next_ns = max(count.count_ns, 1)
+        self._next_ns = took_ns
         if self._peak is None:
             self._peak = peak_of(model, self._place)
 
@@ -160,9 +137,9 @@ class FlopMeter:
             model = self._model()
             if model is None or call in self._counts:
                 continue
-            if self._budget is not None and self._cost_ns() > max(MAX_END_NS, self._affordable_ns()):
+            if not self._at_end.affords(self._next_ns):
                 return
-            self._count(model, call, max(self._limit, MAX_END_OPERATORS))
+            self._count(model, call, self._at_end)
 
     def by_shapes(self) -> dict[tuple[int, ...], int]:
         """Return the operations of each sequence of shapes that is counted."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from itertools import repeat
-from time import thread_time_ns
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -16,6 +15,7 @@ from .._capture.hooks.entry_probe import EntryProbe
 from .._capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE
 from .._capture.marks.mark_batch import MarkBatch
 from .._capture.recorder import Recorder
+from .._core.allowance import SAMPLED_CALLS, Allowance
 from .._process.replace import skip_frames
 from .flops import ModelCall, describe
 
@@ -43,10 +43,13 @@ class StepCalls(NamedTuple):
 class RootProbe(EntryProbe):
     """Record each call of the model by the shapes of its arguments.
 
-    The arguments are described once for each shape. ``passes`` counts backward passes, where they are marked.
+    The arguments are described once for each shape. ``allowance`` pays for that, and for the hook; ``passes`` counts
+    backward passes, where they are marked.
     """
 
-    def __init__(self, model: nn.Module, recorder: Recorder, passes: BackwardPasses | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, recorder: Recorder, allowance: Allowance, passes: BackwardPasses | None = None
+    ) -> None:
         super().__init__(recorder, model)
         self._passes = passes
         self._known: dict[Hashable, int] = {}
@@ -54,8 +57,8 @@ class RootProbe(EntryProbe):
         """Whether a call of the open step had new shapes: the step is searched for calls outside of the model's."""
         self.numbers: list[int] = []
         """Numbers of the open step's calls, in order."""
-        self.spent_ns = 0
-        """Time of the hooks, in nanoseconds, since it was last set to 0."""
+        self._allowance = allowance
+        self._calls = 0
         self._entries = [CallEntry(self, RootProbe.enter, None)]
         self.shapes: list[ModelCall] = []
         """The first call with each shape, by number."""
@@ -67,19 +70,27 @@ class RootProbe(EntryProbe):
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _compiling():
             return
-        began = thread_time_ns()
         try:
-            if _task() == -1:
-                casts = _any_autocast() and (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu"))
-                given = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None
-                key = given, module.training, torch.is_grad_enabled(), casts
-                number = self._known.get(key)
-                if number is None:
-                    number = self._add_shape(module, key, args, kwargs)
-                self.numbers.append(number)
+            self._calls += 1
+            if self._calls % SAMPLED_CALLS:
+                self._note(module, args, kwargs)
+            else:
+                with self._allowance.sampled():
+                    self._note(module, args, kwargs)
         except Exception:
             self.fail()
-        self.spent_ns += thread_time_ns() - began
+
+    def _note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if _task() != -1:
+            return
+        casts = _any_autocast() and (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu"))
+        given = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None
+        key = given, module.training, torch.is_grad_enabled(), casts
+        number = self._known.get(key)
+        if number is None:
+            with self._allowance.work():
+                number = self._add_shape(module, key, args, kwargs)
+        self.numbers.append(number)
 
     def _add_shape(self, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         elements = _elements(key)

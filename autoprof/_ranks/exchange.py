@@ -14,6 +14,7 @@ from itertools import count
 from threading import Event, Lock, Thread
 from typing import Any, Final, NamedTuple, Protocol
 
+from .._core.allowance import Allowance
 from .._core.failures import describe
 from .comparison import RankComparison, compare_ranks
 from .message import MESSAGE_STEPS, Message, choose_steps, decode, encode, keep_largest
@@ -40,9 +41,6 @@ class Rates(Protocol):
     def affordable_rate(self) -> float:
         """The part of the steps that this rank affords."""
 
-    def spend(self, ns: int) -> None:
-        """Take the cost of work between the steps."""
-
 
 class RankPlace(NamedTuple):
     """The place of this process among the ranks."""
@@ -54,7 +52,8 @@ class RankPlace(NamedTuple):
 class Exchange:
     """The thread of one rank. ``connect`` returns the store once there is one; it raises where none is possible.
 
-    ``rates`` are those of the rank's sampler.
+    ``rates`` are those of the rank's sampler. ``allowance`` pays for the thread, which competes with the training for
+    the processor.
     """
 
     def __init__(
@@ -62,6 +61,7 @@ class Exchange:
         place: RankPlace,
         rates: Rates,
         connect: Callable[[int], Any | None],
+        allowance: Allowance,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -69,8 +69,6 @@ class Exchange:
         """The reason for which the exchange has ended, or has never begun."""
         self.connected = False
         self.place = place
-        self.work_ns = 0
-        """Processor time of the thread."""
         self.messages = 0
         """Messages sent."""
         self.comparison: RankComparison | None = None
@@ -79,6 +77,7 @@ class Exchange:
         self._compared_at = clock() + FIRST_COMPARISON_S
         self._rates = rates
         self._connect = connect
+        self._allowance = allowance
         self._clock = clock
         self._session = next(_sessions)
         self._pid = os.getpid()
@@ -89,6 +88,11 @@ class Exchange:
         self._last_sent = 0
         self._table = RankTable(place.world_size)
         self._thread = Thread(target=self._run, name="autoprof-ranks", daemon=True)
+
+    @property
+    def work_ns(self) -> int:
+        """Processor time of the thread."""
+        return self._allowance.spent_ns
 
     def start(self) -> None:
         """Start the thread."""
@@ -118,7 +122,10 @@ class Exchange:
 
     def exchange(self, *, closing: bool = False) -> None:
         """Send a message and read those of other ranks; do nothing while there is no store."""
-        began_ns = time.thread_time_ns()
+        with self._allowance.work():
+            self._exchange(closing=closing)
+
+    def _exchange(self, *, closing: bool) -> None:
         if not self.connected:
             self._store = self._connect(self._session)
             self.connected = self._store is not None
@@ -132,9 +139,6 @@ class Exchange:
                 if not self._stop.is_set() and self._clock() >= self._compared_at:
                     self._compare_now()
             self.messages += 1
-        spent_ns = time.thread_time_ns() - began_ns
-        self.work_ns += spent_ns
-        self._rates.spend(spent_ns)  # the thread competes with the training for the processor
 
     def _send(self, *, closing: bool) -> None:
         """Put the steps since the last message there; with the last message, all steps that rank 0 keeps."""

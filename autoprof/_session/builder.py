@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
-from time import thread_time_ns
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import torch
@@ -48,6 +47,7 @@ from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..sinks import Config, Sink, close_unused, load_config, open_sinks, writes_files
+from .account import RECORDING, Account, Part
 from .compiled_graphs import CompiledGraphs
 from .exclusions import Exclusions
 from .observers import ExcludedTime, MemoryTable, ModuleSources
@@ -75,9 +75,6 @@ UNSEEN_CHECKPOINTS: Final = (
 INSTRUMENTED_AGAIN: Final = (
     "the session that was open on this model was closed, because the model was instrumented again"
 )
-PASSES_PART: Final = 0.3
-"""The part of the budget for passes. A pass takes some milliseconds however few steps it resolves: it comes less often
-where that is more than its part, which recording fewer steps would not change."""
 
 
 def instrument(
@@ -122,21 +119,23 @@ def open_session(
     found: FoundTraining = FoundTraining(),
 ) -> Session:
     """Open a session as ``instrument`` does, but with a given clock, which follows no device, memory or training."""
-    began_ns = thread_time_ns()
-    if not isinstance(model, nn.Module):
-        raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
-    optimizers = optimizers_in(optimizer)
-    settings = load_config(config)
-    if not settings.enabled or is_off(os.environ):
-        return Session()
-    undo = Handle()
-    try:
-        with DeferSignals(), GcPaused():
-            return _Builder(model, settings, optimizers, clock, memory, undo, found, began_ns).build(sinks)
-    except BaseException:
-        with DeferSignals():
-            undo.remove()
-        raise
+    # A clock of the caller's own shows no cost.
+    account = Account() if clock is None else Account(lambda: 0)
+    with account.work(Part.START):
+        if not isinstance(model, nn.Module):
+            raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
+        optimizers = optimizers_in(optimizer)
+        settings = load_config(config)
+        if not settings.enabled or is_off(os.environ):
+            return Session()
+        undo = Handle()
+        try:
+            with DeferSignals(), GcPaused():
+                return _Builder(model, settings, optimizers, clock, memory, undo, found, account).build(sinks)
+        except BaseException:
+            with DeferSignals():
+                undo.remove()
+            raise
 
 
 class _Builder:
@@ -151,7 +150,7 @@ class _Builder:
         memory: Memory | None,
         undo: Handle,
         found: FoundTraining,
-        began_ns: int,
+        account: Account,
     ) -> None:
         anchor = find_anchor(model)
         self._place = anchor.device if anchor is not None else torch.device("cpu")
@@ -167,15 +166,13 @@ class _Builder:
         self._clock = clock
         self._undo = undo
         self._found = found
-        self._began_ns = began_ns
+        self._account = account
         self._attached = Handle()
         self._recorder = Recorder(clock)
         self._mark_ns = measure_mark_ns(clock) if self._follow else 0.0
-        self._budget = settings.sample.budget
-        # No budget for marks with a clock of the caller's own, which shows no real cost.
-        self._marks_budget = (1 - PASSES_PART) * self._budget if self._budget is not None and self._follow else None
-        self._sampler = Sampler(self._marks_budget, settings.sample.every)
-        self._exchange = make_exchange(self._sampler)
+        account.open(settings.sample.budget, clock.peek)
+        self._sampler = Sampler(account, settings.sample.every)
+        self._exchange = make_exchange(self._sampler, account.part(Part.RANKS))
         self._selection = select_targets(model, settings)
         self._tree = None if settings.targets else group_tree(model)
         """The groups of modules to choose targets from; None where the configuration has rules."""
@@ -210,7 +207,7 @@ class _Builder:
         else:
             sampler.rows = zoom = self._zoom(self._tree)
             observers.append(zoom)
-        made = open_sinks(settings, folder, self._found.stream, self._budget, self._notes.warn_once)
+        made = open_sinks(settings, folder, self._found.stream, self._account.part(Part.FIGURES), self._notes.warn_once)
         undo.add(partial(close_unused, made))
         pipeline = Pipeline(
             self._recorder,
@@ -220,10 +217,10 @@ class _Builder:
             sinks=[*made, *sinks],
             folder=folder,
             notes=self._notes,
+            account=self._account,
             now_ns=self._clock.peek,
-            # The budget that passes keep to where there is no budget for marks.
-            pass_share=PASSES_PART * (self._budget or 0.01),
             spend=sampler.spend_on_rows,
+            reports_cost=self._follow,
         )
         steps = self._steps(lambda: named if zoom is None else zoom.chosen, pipeline, excluded)
         session = self._begin(steps, pipeline)
@@ -247,6 +244,7 @@ class _Builder:
             steps,
             hooks,
             reporting.find(LoaderProbe),
+            self._account,
             memory=self._memory,
             notes=self._notes,
             folder=self._folder,
@@ -258,8 +256,6 @@ class _Builder:
             probe.attach()
         self._undo.add(session.abandon)
         session.start()
-        if self._follow:
-            pipeline.summarizer.start_ns = thread_time_ns() - self._began_ns
         return session
 
     def _make_capture(self) -> None:
@@ -268,10 +264,11 @@ class _Builder:
         for i, rule in enumerate(settings.functions):
             where = settings.source.place(("functions", i, "path"))
             attached.add(probe_function(rule.path, rule.label, where).remove)
-        self._footprint = Footprint(model, self._memory_names())
+        hooks_allowance = self._account.part(Part.STEPS)
+        self._footprint = Footprint(model, self._memory_names(), self._account.part(Part.FOOTPRINT))
         hooks = make_hooks(recorder)
         follows_backward = any(Phase.BACKWARD in target.phases for target in self._selection)
-        self._root = RootProbe(model, recorder, hooks.passes if follows_backward else None)
+        self._root = RootProbe(model, recorder, hooks_allowance, hooks.passes if follows_backward else None)
         attached.add(self._root.remove)
         self._context = ProbeContext(
             model,
@@ -283,6 +280,8 @@ class _Builder:
             training_forward_calls=[],
             prefetch=Prefetch(),
             batches=FetchedBatches(),
+            hooks_allowance=hooks_allowance,
+            lines_allowance=self._account.part(Part.LINES),
             real_time=self._follow,
         )
         self._probes = StepProbes(self._context)
@@ -295,6 +294,7 @@ class _Builder:
             recorder,
             hooks,
             self._memory,
+            hooks_allowance,
             step_probes,
             self._notes.add,
             self._graphs,
@@ -325,7 +325,7 @@ class _Builder:
             return probes.make_set([one for group in groups if group.is_recordable for one in group.targets()], number)
 
         folder = self._folder.path if self._folder is not None and self._folder.rank == 0 else None
-        return Zoom(tree, first_cut(tree), make_set, self._marks_budget, self._mark_ns, folder)
+        return Zoom(tree, first_cut(tree), make_set, self._account.rate(*RECORDING), self._mark_ns, folder)
 
     def _metrics(self) -> Metrics:
         """Open telemetry and the FLOP meter where the settings ask for them."""
@@ -337,7 +337,8 @@ class _Builder:
         flops = None
         if self._settings.flops != "off":
             targets = [(target.name, target.fqn) for target in self._named]
-            flops = FlopMeter(self._model, targets, self._budget, self._place)
+            part = self._account.part
+            flops = FlopMeter(self._model, targets, part(Part.FLOPS), part(Part.END), self._place)
         return Metrics(self._root, self._context.batches, telemetry, flops, self._inputs)
 
     def _observers(self, metrics: Metrics, excluded: ExcludedTime) -> list[Observer]:
@@ -355,8 +356,7 @@ class _Builder:
         else:
             observers.append(RankExchange(exchange, shows=rank() == 0))
             self._undo.add(exchange.finish)
-        if self._marks_budget is not None:
-            observers.append(self._sampler)
+        observers.append(self._sampler)
         return observers
 
     def _unseen_modules(self) -> UnseenModules:
@@ -376,13 +376,12 @@ class _Builder:
         find = self._probes.find
         flight = self._flight_recorder()
         stacks = find(StackProbe)
-        meters = (self._memory, self._footprint, self._root, stacks, find(SyncProbe))
         detector = StepDetector(
             auto=self._settings.step == "auto",
             thread=get_ident(),
             optimizers=self._optimizers.given or self._found.optimizers,
         )
-        cost = StepCost(self._sampler, pipeline, self._mark_ns, meters)
+        cost = StepCost(self._account, self._sampler, self._mark_ns)
         recording = StepRecording(
             self._recorder,
             self._memory,
@@ -416,7 +415,7 @@ class _Builder:
 
     def _diagnosis(self) -> Diagnosis:
         facts = RunFacts(
-            budget=self._budget,
+            budget=self._settings.sample.budget,
             memory_capacity_bytes=self._memory.capacity_bytes(),
             world_size=world_size(),
             rank=rank(),
@@ -429,7 +428,17 @@ class _Builder:
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
         stacks = StackMonitor(find(StackProbe))
         sizes = self._session_probes.sizes
-        return Diagnosis(facts, self._footprint, calls, ranks, stacks, ThreadMonitor(), sizes, self._inputs.explained)
+        return Diagnosis(
+            facts,
+            self._footprint,
+            calls,
+            ranks,
+            stacks,
+            ThreadMonitor(),
+            sizes,
+            self._inputs.explained,
+            self._account.part(Part.VARIABLES),
+        )
 
     def _listeners(self, pipeline: Pipeline, flight: FlightRecorder | None) -> list[StepListener]:
         """Begin the snapshot and the captures that the settings ask for, or the flight recorder."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from sys import maxsize
-from time import perf_counter_ns, sleep, thread_time_ns
+from time import perf_counter_ns, sleep
 from typing import Final
 
 from .._capture.calibration import LimitMeter
@@ -31,6 +31,7 @@ from ..devices import Clock
 from ..frame import FrameRun, StepFrame
 from ..sinks import Sink
 from ..summary import Summary
+from .account import Account, Part
 from .sink_group import SinkGroup
 from .summarizer import Summarizer, failure_note
 
@@ -44,7 +45,7 @@ MAX_PAUSE_NS: Final = 2 * NS_PER_S
 PASS_NS: Final = 5_000_000
 """The processor time after which a pass begins nothing more: a step becomes so much longer, twice a second at most. By
 the wall clock passes would leave more to the next ones beside other programs, and their cost would look larger."""
-PASS_SHARE: Final = 0.01
+LONG_PASS_PART: Final = 0.01
 """The part of the time since the last pass that a pass may take where that is longer than ``PASS_NS``."""
 MAX_WAITING_VALUES: Final = 1 << 19
 """Values in the steps that wait, four megabytes, above which a pass is due: the sinks are slower than the program."""
@@ -61,10 +62,10 @@ CLOSED: Final = "closed"
 class Pipeline:
     """Take closed steps, and pass their frames to the observers, the statistics and the sinks.
 
-    The clock ``now_ns`` alone decides when a pass is due. Passes may take ``pass_share`` of the time, as processor time
-    of this thread: those that take more come less often. Where that is not possible any more, two in a row had more
-    steps than time, or one comes early, for too many steps wait, the rest is an excess, which ``spend`` is called with:
-    fewer steps, or fewer marks in them, make those shorter, and no others.
+    The clock ``now_ns`` alone decides when a pass is due. Passes that take more than their part of the budget come less
+    often. Where that is not possible any more, two in a row had more steps than time, or one comes early, for too many
+    steps wait, the rest is an excess, which ``spend`` is called with: fewer steps, or fewer marks in them, make those
+    shorter, and no others.
     """
 
     def __init__(
@@ -77,25 +78,31 @@ class Pipeline:
         sinks: Iterable[Sink],
         folder: RunFolder | None,
         notes: Notes,
+        account: Account,
         now_ns: Callable[[], int] = perf_counter_ns,
-        processor_ns: Callable[[], int] = thread_time_ns,
-        pass_share: float = PASS_SHARE,
         spend: Callable[[int], None] = lambda _ns: None,
+        reports_cost: bool = True,
     ) -> None:
-        self._pass_share = pass_share
-        self.passes_ns = 0
-        """Processor time of the passes so far."""
+        self._account = account
         self._spend = spend
         self._folder = folder
         self._notes = notes
-        self._now_ns, self._processor_ns = now_ns, processor_ns
+        self._now_ns, self._processor_ns = now_ns, account.processor_ns
         self._resolver = Resolver(recorder.labels, mark_ns)
         self._aggregate = Aggregate()
         self._limit = LimitMeter(clock)
         self._observers = list(observers)
         self._steppers = [one for one in observers if _overrides(one, "step")]
         self._stages = [one for one in observers if _overrides(one, "frames")]
-        self.summarizer = Summarizer(recorder, self._resolver, self._aggregate, self._limit, observers, notes)
+        self.summarizer = Summarizer(
+            recorder,
+            self._resolver,
+            self._aggregate,
+            self._limit,
+            observers,
+            notes,
+            account if reports_cost else None,
+        )
         self._sinks = SinkGroup(sinks, self.summarizer.summary, notes)
         self._unwritten: deque[StepFrame] = deque()
         """Frames that the sinks have not received yet; all other stages have."""
@@ -149,19 +156,19 @@ class Pipeline:
 
     def _make_pass(self, now_ns: int) -> None:
         since_ns, self._began_ns = now_ns - self._began_ns, now_ns
-        cpu_ns = self._processor_ns()
-        with self._gc_paused:
-            length_ns = max(PASS_NS, round(PASS_SHARE * since_ns))
-            is_done = self._pass_on(cpu_ns + length_ns)
+        length_ns = max(PASS_NS, round(LONG_PASS_PART * since_ns))
+        passes = self._account.part(Part.PASSES)
+        with passes.work(), self._gc_paused:
+            spent_ns = passes.spent_ns
+            is_done = self._pass_on(self._processor_ns() + length_ns)
+            self._account.count_open()
             if (not is_done and self._is_behind) or now_ns < self._due_ns or since_ns >= MAX_PAUSE_NS:
-                self._spend(max(self._processor_ns() - cpu_ns - round(self._pass_share * since_ns), 0))
+                paid_ns = self._account.rate(Part.PASSES) * max(since_ns, 1)
+                self._spend(round(max(passes.spent_ns - spent_ns - paid_ns, 0)))
             self._is_behind = not is_done
             self._sinks.show()
-        took_ns = self._processor_ns() - cpu_ns
-        repeated_ns = took_ns if self.passes_ns else 0  # the first pass also imports and prepares
-        self.passes_ns += took_ns
         every_ns = max(min(now_ns - self._first_ns, PASS_EVERY_NS), FIRST_PASS_NS)
-        pause_ns = min(max(every_ns, round(repeated_ns / self._pass_share)), MAX_PAUSE_NS)
+        pause_ns = min(max(every_ns, passes.pause_ns()), MAX_PAUSE_NS)
         # The time between two passes while work is left, of which they take a tenth: a live display does not fall back.
         self._due_ns = now_ns + (pause_ns if is_done else 10 * PASS_NS)
         self._note_length(now_ns, max(LONG_PASS_NS, 2 * length_ns))
@@ -177,7 +184,7 @@ class Pipeline:
     def flush(self, *, wait: bool = False) -> None:
         """Pass on the frames of all steps that the device has passed; ``wait`` blocks for the rest."""
         began_ns = self._now_ns()
-        with self._gc_paused:
+        with self._account.work(Part.PASSES), self._gc_paused:
             self._pass_on(wait=wait)
         self._note_length(began_ns)
 

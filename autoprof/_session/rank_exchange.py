@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import torch
 
+from .._core.allowance import Allowance
 from .._core.notes import Notes
 from .._process.ranks import rank, world_size
 from .._ranks import Exchange, RankPlace
@@ -24,12 +25,12 @@ from ..summary import Summary
 from .sampler import Sampler
 
 
-def make_exchange(sampler: Sampler) -> Exchange | None:
+def make_exchange(sampler: Sampler, allowance: Allowance) -> Exchange | None:
     """Return the exchange of this rank; None where it trains alone."""
     if world_size() <= 1:
         return None
     place = RankPlace(rank(), world_size())
-    return Exchange(place, sampler, partial(_connect, place))
+    return Exchange(place, sampler, partial(_connect, place), allowance)
 
 
 def _connect(place: RankPlace, session: int) -> Any | None:

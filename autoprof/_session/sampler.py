@@ -6,23 +6,30 @@ the shortest time that a step waits, for a device or a loader: other programs ma
 they can make recording look more affordable only. On a device the work of the host makes a step longer only where the
 device waits for it: it costs at most that time, and the events at least the device's own time for them.
 
-Where a step costs more than the budget, and all together ``MAX_DEBT_NS`` more, rows that hold least time are closed
-first (``ClosableRows``): in a short run fewer rows and steps would save less time than a person notices. Where that is
-not enough, one step of each k in a row is recorded, at a place drawn by lot: steps of one distance would fall together
-with a rhythm of the program. k is a power of two, and the step of 2 k is one of the two of k, so ranks that afford
-different ones share the steps of the largest. The rows of such a step cost at most as much as its other work, so
-that they halve the steps recorded at most.
+Where a step costs more than its part of the budget, and all together more than that part may cost at first, rows that
+hold least time are closed first (``ClosableRows``). Where that is not enough, one step of each k in a row is recorded,
+at a place drawn by lot: steps of one distance would fall together with a rhythm of the program. k is a power of two,
+and the step of 2 k is one of the two of k, so ranks that afford different ones share the steps of the largest. The rows
+of such a step cost at most as much as its other work, so that they halve the steps recorded at most.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from math import isinf
 from typing import Final, Protocol
 
 from .._resolve.observer import Observer
 from .._stats.median import median
 from ..frame import FrameRun
+from .account import RECORDING, TABLE, Account
 
+FIRST_STEPS: Final = 3
+"""The first recorded steps of a run, of which only the marks count: the rest allocates and initialises."""
+MIN_EARLY: Final = 4
+"""Fewest recorded steps by which less is recorded before a window is whole: one of them is the usual one."""
+FIRST_RECORDING_NS: Final = sum(TABLE[part].first_ns for part in RECORDING)
+"""Recording may cost so much more than its part of the budget before less is recorded."""
 MIN_WINDOW: Final = 8
 """Fewest recorded steps of a window: a median of fewer follows single steps."""
 MAX_WINDOW: Final = 8192
@@ -35,8 +42,6 @@ COST_QUANTILE: Final = 0.25
 programs, which use the caches, make many; nothing makes a step cost less."""
 ROOM: Final = 1.25
 """More is recorded where that is expected to cost the budget divided by this, so that rows do not come and go."""
-MAX_DEBT_NS: Final = 20_000_000
-"""Recording may cost so much more than the budget, in all, before less is recorded."""
 MAX_EVERY: Final = 4096
 """The largest k: of steps of 0.1 ms one in half a second is recorded."""
 
@@ -52,8 +57,8 @@ class _Window:
     """Consecutive recorded steps that are judged together."""
 
     def __init__(self) -> None:
-        self.steps = self.between_ns = self.passes_ns = 0
-        """Recorded steps, the cost of work between them, and that of passes, which is a part of it."""
+        self.steps = self.between_ns = 0
+        """Recorded steps, and the cost of passes between them beyond their part of the budget."""
         self._marks_ns = 0
         self._costs_ns: list[int] = []
         self._cpu_ns: list[int] = []
@@ -76,7 +81,7 @@ class _Window:
     @property
     def rows_ns(self) -> float:
         """The mean cost of a recorded step's marks, and of their passes."""
-        return (self._marks_ns + self.passes_ns) / self.steps
+        return (self._marks_ns + self.between_ns) / self.steps
 
     @property
     def length_ns(self) -> float:
@@ -85,13 +90,14 @@ class _Window:
 
 
 class Sampler(Observer):
-    """Keep the account of a run. ``budget`` is the part of its time that recording may cost; None for no limit.
+    """Choose what is recorded, so that it costs no more than the account has for it.
 
     ``every``: of so many steps one is considered at all, the first one of them.
     """
 
-    def __init__(self, budget: float | None, every: int = 1) -> None:
-        self._budget = budget
+    def __init__(self, account: Account, every: int = 1) -> None:
+        self._rate = account.rate(*RECORDING)
+        """The part of the run's time that recording may take."""
         self._every = every
         self.rows: ClosableRows | None = None
         """The rows to fit into the budget; None where rules name them."""
@@ -102,8 +108,9 @@ class Sampler(Observer):
         self._recorded = 0
         self._size = MIN_WINDOW
         self._debt_ns = 0.0
-        """What the steps so far have cost beyond their budget; without credit, so that it is not below 0."""
-        self._window = _Window()
+        """The cost of the steps so far beyond their part; without credit, so that it is not below 0. By the lengths of
+        steps it is the same beside other programs, as the account's own rest is not."""
+        self._first, self._window = _Window(), _Window()
         self._before: _Window | None = None
         self._waits_ns: deque[int] = deque(maxlen=KEPT_STEPS)
         """How long the device waited for the host in each of the last recorded steps; empty without a device."""
@@ -161,61 +168,82 @@ class Sampler(Observer):
             self._waits_ns.extend(run.waited_ns)
             self._events_ns = run.events_ns
 
-    def spend(self, ns: int) -> None:
-        """Count processor time of work between the steps, as of a thread of autoprof's own."""
-        self._window.between_ns += ns
-
     def spend_on_rows(self, ns: int) -> None:
         """Count processor time between the steps that fewer marks would save."""
-        self.spend(ns)
-        self._window.passes_ns += ns
+        self._window.between_ns += ns
 
     def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
-        """Count a recorded step; decide at the end of a window.
+        """Count a recorded step; decide at the end of a window, and earlier where recording has spent its part.
 
         ``cost_ns`` is processor time of autoprof, ``marks_ns`` of its marks, by default all of it. The step itself took
         ``cpu_ns`` of its thread's, ``wall_ns`` in all.
         """
-        if self._budget is None:
+        rate = self._rate
+        if isinf(rate):
             return
         self._recorded += 1
-        # The first steps of a run are not counted: they allocate and initialise.
-        if self._recorded <= 3:
-            return
-        self._window.add(cost_ns, cpu_ns, wall_ns, cost_ns if marks_ns is None else marks_ns)
-        if self._window.steps >= MIN_WINDOW and self._window.steps * self.k >= self._size:
-            self._decide(self._budget)
+        marks_ns = cost_ns if marks_ns is None else marks_ns
+        is_first, window = self._recorded <= FIRST_STEPS, self._window
+        if is_first:
+            window, cost_ns = self._first, marks_ns
+        window.add(cost_ns, cpu_ns, wall_ns, marks_ns)
+        limit_ns = max(rate * window.length_ns, 1.0)
+        if not is_first and window.steps >= MIN_WINDOW and window.steps * self.k >= self._size:
+            self._decide(rate)
+        elif is_first or window.steps >= MIN_EARLY:
+            has_acted = self._record_less(window, limit_ns, window.steps)
+            if self._recorded == FIRST_STEPS and not has_acted:
+                self._debt_ns = self._debt_after(window.steps, cost_ns, limit_ns)
 
     def restart(self) -> None:
         """Judge no step before this one any more: others cost as much from now on."""
-        self._window, self._before = _Window(), None
+        self._first, self._window, self._before = _Window(), _Window(), None
 
-    def _decide(self, budget: float) -> None:
-        """Choose the rows and k by two windows: work that was done in one of them only is done once."""
-        window, before = self._window, self._before
+    def _decide(self, rate: float) -> None:
+        """Choose the rows and k by two windows: work that was done in one of them only is done once.
+
+        One window is enough to record less where the first steps have cost too much.
+        """
+        window, before = self._window, self._before or self._window
+        is_alone = self._before is None
         self._window, self._before = _Window(), window
-        if before is None:
+        cheaper = min(window, before, key=lambda one: one.cost_ns)
+        limit_ns = max(rate * min(window.length_ns, before.length_ns), 1.0)
+        if self._record_less(cheaper, limit_ns, window.steps):
+            return
+        cost_ns, marks_ns = self._costs(cheaper)
+        need = cost_ns / limit_ns
+        self._debt_ns = self._debt_after(window.steps, cost_ns, limit_ns)
+        if is_alone:
             return
         self._size = min(2 * self._size, MAX_WINDOW)
-        limit_ns = budget * min(window.length_ns, before.length_ns)
-        # The number of steps whose budget pays for a recorded one.
-        cheaper = min(window, before, key=lambda one: one.cost_ns)
-        cost_ns = self._visible(cheaper.cost_ns)
-        marks_ns = min(max(cheaper.rows_ns, self._events_ns), cost_ns)
-        need, other_ns = cost_ns / max(limit_ns, 1.0), cost_ns - marks_ns
-        self._debt_ns = max(self._debt_ns + window.steps * (cost_ns - self.k * limit_ns), 0.0)
-        if need > self.k:
-            if self._debt_ns < MAX_DEBT_NS:
-                return
-            rows_ns = limit_ns - other_ns if other_ns < limit_ns else other_ns
-            if self.rows is not None and rows_ns < marks_ns:
-                cost_ns = other_ns + marks_ns * self.rows.fit(rows_ns / marks_ns)
-            self._record_every(_power_of_two(cost_ns / max(limit_ns, 1.0)))
-            self.restart()
-        elif self.k > 1 and ROOM * need <= self.k / 2:
+        if self.k > 1 and ROOM * need <= self.k / 2:
             self._record_every(_power_of_two(ROOM * need))
         elif self.k == 1 and ROOM * need < 1 and self.rows is not None:
-            self.rows.fit((limit_ns / ROOM - other_ns) / max(marks_ns, 1.0))
+            self.rows.fit((limit_ns / ROOM - (cost_ns - marks_ns)) / max(marks_ns, 1.0))
+
+    def _record_less(self, window: _Window, limit_ns: float, steps: int) -> bool:
+        """Close rows and leave steps out where these steps cost more than the account lends; return whether it did."""
+        cost_ns, marks_ns = self._costs(window)
+        debt_ns = self._debt_after(steps, cost_ns, limit_ns)
+        if cost_ns <= self.k * limit_ns or debt_ns < FIRST_RECORDING_NS:
+            return False
+        self._debt_ns = debt_ns
+        other_ns = cost_ns - marks_ns
+        rows_ns = limit_ns - other_ns if other_ns < limit_ns else other_ns
+        if self.rows is not None and rows_ns < marks_ns:
+            cost_ns = other_ns + marks_ns * self.rows.fit(rows_ns / marks_ns)
+        self._record_every(_power_of_two(cost_ns / limit_ns))
+        self.restart()
+        return True
+
+    def _debt_after(self, steps: int, cost_ns: float, limit_ns: float) -> float:
+        return max(self._debt_ns + steps * (cost_ns - self.k * limit_ns), 0.0)
+
+    def _costs(self, window: _Window) -> tuple[float, float]:
+        """Return by how much longer recording makes a step, and the part of the marks in that."""
+        cost_ns = self._visible(window.cost_ns)
+        return cost_ns, min(max(window.rows_ns, self._events_ns), cost_ns)
 
     def _visible(self, cost_ns: float) -> float:
         """Return by how much longer a step becomes that costs the host so much."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from time import thread_time_ns
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from .._targets import Target
 from ..devices import Memory
 from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
+from .account import Account, Part
 from .pipeline import Pipeline
 from .step_listeners import StepListener
 from .training_hooks import TrainingHooks
@@ -95,6 +95,7 @@ class OpenSession(Session):
         steps: TrainingSteps,
         hooks: TrainingHooks,
         loader_probe: LoaderProbe,
+        account: Account,
         *,
         memory: Memory,
         notes: Notes,
@@ -106,6 +107,7 @@ class OpenSession(Session):
         self._pipeline = pipeline
         self._steps = steps
         self._hooks = hooks
+        self._account = account
         self._work = steps.work
         self._loader_probe = loader_probe
         self._memory = memory
@@ -189,14 +191,14 @@ class OpenSession(Session):
             return
         try:
             self._closed = True
+            self._account.begin_end()
             self._hooks.finish(patient=how != lifecycle.TERMINATED)
         except Exception as error:
             self._notes.warn_once(f"the last steps are lost after {describe(error)}")
             if raised_by_handler(error):
                 raise
         finally:
-            with self._work:
-                self._pipeline.summarizer.end_began_ns = thread_time_ns()
+            with self._work, self._account.work(Part.END):
                 self._detach()
                 summary = self._pipeline.close(how)
                 self._memory.close()

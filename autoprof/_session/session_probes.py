@@ -14,6 +14,7 @@ from .._capture.hooks.placement import Placement
 from .._capture.hooks.shapes import ShapeProbe
 from .._capture.hooks.sizes import ModuleSize, SizeProbe
 from .._capture.recorder import Recorder, activate
+from .._core.allowance import Allowance
 from .._core.names import clean_name
 from .._core.weak import Weak
 from .._targets import NO_RULE, Target, walk
@@ -33,7 +34,8 @@ class TargetSet(NamedTuple):
 class SessionProbes:
     """The probes of a session's targets, each made when a set first has it.
 
-    ``step_probes`` are attached in recorded steps, with the probes of any set.
+    ``step_probes`` are attached in recorded steps, with the probes of any set. ``allowance`` pays for the readings of
+    memory within steps.
     """
 
     _model = Weak()
@@ -44,6 +46,7 @@ class SessionProbes:
         recorder: Recorder,
         hooks: Hooks,
         memory: Memory,
+        allowance: Allowance,
         step_probes: Sequence[Probe],
         note: Callable[[str], None],
         graphs: CompiledGraphs,
@@ -55,6 +58,7 @@ class SessionProbes:
         self._recorder = recorder
         self._hooks = hooks
         self._memory = memory
+        self._allowance = allowance
         self._note = note
         self._follows_backward = follows_backward
         self._made: dict[tuple[str, str, bool], tuple[ModuleProbe, list[Probe]]] = {}
@@ -94,7 +98,7 @@ class SessionProbes:
         """Return the probe that marks the target's calls, and all probes of the target in the order of attaching."""
         key = target.fqn, target.name, target.shown  # a module that is split off its group has another name
         if key not in self._made:
-            probe = ModuleProbe(self._recorder, self._hooks, target, self._memory)
+            probe = ModuleProbe(self._recorder, self._hooks, target, self._memory, self._allowance)
             probes: list[Probe] = [probe]
             if target.shown:
                 probes.append(SizeProbe(self._recorder, target, self.sizes))

@@ -1,80 +1,71 @@
-"""The account of autoprof's own work in the steps of a session, and of the length of each step without it."""
+"""The cost of recording a step, and the length of the step without it, for the sampler."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from time import perf_counter_ns, thread_time_ns
-from typing import Protocol
+from contextlib import AbstractContextManager
+from threading import get_ident
+from time import perf_counter_ns
 
-from .pipeline import Pipeline
+from .account import SPENT_NS, Account, Part
 from .sampler import Sampler
 
 
-class CostMeter(Protocol):
-    """A part whose own work in the step is counted while it is done."""
-
-    spent_ns: int
-    """Nanoseconds since this was last set to 0."""
-
-
 class StepCost:
-    """Count processor time of the training thread, and give the sampler the cost and the length of each recorded step.
+    """Read both clocks at the ends of recorded steps. ``mark_ns`` is the calibrated cost of a mark."""
 
-    ``mark_ns`` is the calibrated cost of a mark, ``meters`` are the parts that count their own work.
-    """
-
-    def __init__(self, sampler: Sampler, pipeline: Pipeline, mark_ns: float, meters: Sequence[CostMeter]) -> None:
+    def __init__(self, account: Account, sampler: Sampler, mark_ns: float) -> None:
+        self._account = account
+        self.work: AbstractContextManager[object] = account.part(Part.STEPS)
+        """The context of work at the ends of steps."""
+        self._steps, self._marks = account.part(Part.STEPS), account.part(Part.MARKS)
         self._sampler = sampler
-        self._pipeline = pipeline
         self._mark_ns = mark_ns
-        self._meters = tuple(meters)
-        self.work_ns = 0
-        """Processor time of autoprof's own work at the ends of steps so far."""
-        self._metered_ns = 0
-        """The time of the meters so far."""
         self._charged_ns = self._paid_ns = 0
-        """The work that frames have been charged with, and the work that the sampler has counted."""
+        """The cost that frames have been charged with, and that of the steps part that the sampler has counted."""
         self._began_ns = self._began_cpu_ns = 0
         """The begin of the open recorded step, without the pauses in it, by both clocks."""
         self._paused_ns = self._paused_cpu_ns = 0
         """The begin of the outermost open pause by both clocks."""
 
+    def sampled(self) -> AbstractContextManager[object]:
+        """Return the context of one event, which stands for many."""
+        return self._steps.sampled()
+
     @property
     def uncharged_ns(self) -> int:
-        """The work that no frame has been charged with yet."""
-        return self.work_ns - self._charged_ns
+        """The cost that no frame has been charged with yet."""
+        return self._account.metered_ns - self._charged_ns
+
+    def charge(self) -> int:
+        """Return the overhead of the step that ends: the cost since the last one, without the marks, which it has."""
+        charged_ns = self._charged_ns
+        self._charged_ns = sum(map(SPENT_NS, self._account.metered))
+        return self._charged_ns - charged_ns
 
     def begin_step(self) -> None:
         """Called once autoprof's own work at the end of a step is done, before a recorded step goes on."""
-        self._began_ns, self._began_cpu_ns = perf_counter_ns(), thread_time_ns()
+        self._account.thread = get_ident()
+        self._began_ns, self._began_cpu_ns = perf_counter_ns(), self._account.processor_ns()
 
-    def charge(self) -> int:
-        """Return the overhead of the step that ends: the work since the last one, and the time of the meters."""
-        overhead_ns, self._charged_ns = self.uncharged_ns, self.work_ns
-        for meter in self._meters:
-            if meter.spent_ns:
-                overhead_ns += meter.spent_ns
-                self._metered_ns += meter.spent_ns
-                meter.spent_ns = 0
-        return overhead_ns
-
-    def end_step(self, marks: int, ended_ns: int, ended_cpu_ns: int, *, counts: bool) -> None:
-        """Give the sampler the cost and the length of a recorded step that ended at these times of both clocks."""
-        paid_ns = self.work_ns + self._metered_ns + thread_time_ns() - ended_cpu_ns - self._pipeline.passes_ns
-        work_ns, self._paid_ns = paid_ns - self._paid_ns, paid_ns
+    def end_step(self, marks: int, ended_ns: int, *, counts: bool) -> None:
+        """Give the sampler a recorded step that ended at this time. Called in ``work``, outside of other work."""
+        account = self._account
+        spent_ns = self._steps.spent_ns + account.processor_ns() - account.since_ns
+        work_ns, self._paid_ns = spent_ns - self._paid_ns, spent_ns
         marks_ns = round(self._mark_ns * marks)
+        self._marks.spent_ns += marks_ns
         wall_ns = max(ended_ns - self._began_ns - marks_ns, 1)
-        cpu_ns = min(max(ended_cpu_ns - self._began_cpu_ns - marks_ns, 0), wall_ns)
+        cpu_ns = min(max(account.entered_ns - self._began_cpu_ns - marks_ns, 0), wall_ns)
         if counts:
             self._sampler.close(work_ns + marks_ns, cpu_ns, wall_ns, marks_ns)
 
     def pause(self, now_ns: int) -> None:
         """Note that the outermost pause has begun."""
-        self._paused_ns, self._paused_cpu_ns = now_ns, thread_time_ns()
+        self._paused_ns, self._paused_cpu_ns = now_ns, self._account.processor_ns()
 
     def resume(self, now_ns: int) -> int:
         """Leave the pause that ends out of the open step; return its length."""
         ns = now_ns - self._paused_ns
         self._began_ns += ns
-        self._began_cpu_ns += thread_time_ns() - self._paused_cpu_ns
+        self._began_cpu_ns += self._account.processor_ns() - self._paused_cpu_ns
         return ns

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from time import thread_time_ns
 
 from .._capture.calibration import LimitMeter
 from .._capture.recorder import Recorder
@@ -16,6 +15,7 @@ from .._resolve.observer import Observer
 from .._stats import Aggregate
 from ..frame import NO_GAP
 from ..summary import Summary
+from .account import Account, Part
 
 
 class Summarizer:
@@ -29,6 +29,7 @@ class Summarizer:
         limit: LimitMeter,
         observers: Sequence[Observer],
         notes: Notes,
+        account: Account | None,
     ) -> None:
         self._recorder = recorder
         self._resolver = resolver
@@ -36,12 +37,10 @@ class Summarizer:
         self._limit = limit
         self._observers = [one for one in observers if type(one).annotate is not Observer.annotate]
         self._notes = notes
+        self._account = account
+        """The cost of the start and the end; None where it is not measured."""
         self.open_gap = NO_GAP
         """The unsampled steps that no recorded one follows yet."""
-        self.start_ns: int | None = None
-        """Processor time of the session's start; None where it is not measured."""
-        self.end_began_ns: int | None = None
-        """The processor time at which the end of the session began, after the wait for the device."""
 
     def summary(self) -> Summary:
         """Return the statistics of all frames so far."""
@@ -60,10 +59,9 @@ class Summarizer:
         summary = replace(summary, clock_limit_ns=self._limit.span_ns())
         for observer in self._observers:
             summary = self._annotate(observer, summary)
-        if self.start_ns is None:
+        if self._account is None:
             return summary
-        end_ns = None if self.end_began_ns is None else thread_time_ns() - self.end_began_ns
-        return replace(summary, start_ns=self.start_ns, end_ns=end_ns)
+        return replace(summary, start_ns=self._account.spent_ns(Part.START), end_ns=self._account.end_ns)
 
     def _annotate(self, observer: Observer, summary: Summary) -> Summary:
         with contain(lambda error: self._notes.warn_once(failure_note(observer, error))):

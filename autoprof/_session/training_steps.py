@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from time import perf_counter_ns, thread_time_ns
+from time import perf_counter_ns
 from typing import Any, Final
 
+from .._core.allowance import SAMPLED_CALLS
 from .._core.failures import describe
 from .._core.notes import Notes
 from .._core.signals import DeferSignals, raised_by_handler
@@ -32,10 +33,6 @@ from .step_recording import StepRecording
 
 logger = logging.getLogger("autoprof")
 
-METER_EVERY: Final = 61
-"""One of so many events is timed, for all. A prime: no step has events of which it would be always the same one."""
-MAX_EVENT_NS: Final = 50_000
-"""The longest time of an event that counts: one that collects garbage takes as long as thousands of others."""
 OFF: Final[Sequence[Decision]] = (RecordingIsOff(),)
 """The decision on each event once a failure has ended the recording."""
 
@@ -106,7 +103,7 @@ class TrainingSteps:
         if self.is_off:
             return OFF
         self._reports += 1
-        if self._reports % METER_EVERY == 0:
+        if self._reports % SAMPLED_CALLS == 0:
             return self._metered(event)
         try:
             decisions = self._events.decide(event)
@@ -119,11 +116,8 @@ class TrainingSteps:
 
     def _metered(self, event: Event) -> Sequence[Decision]:
         """Report an event, and count its processor time for all since the last one that was timed."""
-        began_ns, work_ns = thread_time_ns(), self.cost.work_ns
-        decisions = self.report(event)
-        spent_ns = thread_time_ns() - began_ns - (self.cost.work_ns - work_ns)
-        self.cost.work_ns += METER_EVERY * min(max(spent_ns, 0), MAX_EVENT_NS)
-        return decisions
+        with self.cost.sampled():
+            return self.report(event)
 
     def _carry_out(self, decision: Decision) -> None:
         act = ACTIONS.get(type(decision))
@@ -167,17 +161,16 @@ class TrainingSteps:
         if not is_plain and self._goes_on_unsampled(began_ns, decision.steps_in_one):
             self._go_on_unsampled(decision.steps_in_one)
             return
-        began_cpu_ns = thread_time_ns()
         with self.work:
             try:
-                if not self.is_off:
-                    self._go_on(began_ns, began_cpu_ns, decision.steps_in_one)
+                with self.cost.work:
+                    if not self.is_off:
+                        self._go_on(began_ns, decision.steps_in_one)
             except BaseException as error:  # no failure of autoprof may end a training run
                 self._switch_off(error)
                 if not isinstance(error, Exception) or raised_by_handler(error):
                     raise
             finally:
-                self.cost.work_ns += thread_time_ns() - began_cpu_ns
                 if not self._listeners.are_idle:
                     self._listeners.subtract(perf_counter_ns() - began_ns)
                 if self._recording.open is not None:
@@ -214,7 +207,7 @@ class TrainingSteps:
         self.number += 1
         self._exclusions.step_ns = 0
 
-    def _go_on(self, began_ns: int, began_cpu_ns: int, steps: int) -> None:
+    def _go_on(self, began_ns: int, steps: int) -> None:
         opened, end = self._recording.open, None
         if opened is None:
             self._close_unsampled(steps)
@@ -223,7 +216,7 @@ class TrainingSteps:
             raw = self._recording.close(opened, self.number, self._exclusions.step_ns, steps_in_one=steps)
             self._last_ns, self._ended_ns, end = self._recording.length_ns, self._recording.ended_ns, raw.end
             self._pipeline.submit(raw)
-            self.cost.end_step(raw.mark_batch.mark_count, began_ns, began_cpu_ns, counts=not opened.asked)
+            self.cost.end_step(raw.mark_batch.mark_count, began_ns, counts=not opened.asked)
             if raw.mark_batch.skipped and not raw.warmup:  # the first steps find out which thread trains
                 self._notes.warn_once(
                     "other threads call the model while it trains: their calls are not recorded, only those of the "

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from math import inf, isinf
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,8 +38,9 @@ STOPPED: Final[dict[Stopped | None, str | None]] = {
 class Zoom(Observer):
     """Follow the frames of a run and choose the cut.
 
-    ``make_set`` makes the probes of these groups, with the number of the cut. The run begins with the groups ``first``,
-    which stay recorded. At the end ``targets.yaml`` is written to ``folder``: the groups as rules, with their shares.
+    ``make_set`` makes the probes of these groups, with the number of the cut. ``rate`` is the fraction of the run's
+    time that recording may take, infinity without a budget. The run begins with the groups ``first``, which stay
+    recorded. At the end ``targets.yaml`` is written to ``folder``: the groups as rules, with their shares.
     """
 
     provides = "reasons for which rows are not opened"
@@ -48,14 +50,14 @@ class Zoom(Observer):
         root: ModuleGroup,
         first: Iterable[ModuleGroup],
         make_set: Callable[[Iterable[ModuleGroup], int], TargetSet],
-        budget: float | None,
+        rate: float,
         mark_ns: float,
         folder: Path | None = None,
     ) -> None:
         self._root = root
         self._folder = folder
         self._make_set = make_set
-        self._budget = budget
+        self._rate = rate
         # A mark with its resolution and statistics costs about so many times the mark, before the account shows it.
         self._mark_ns = 2.0 * mark_ns
         self._groups = {group.name: group for group in root.below()}
@@ -161,9 +163,9 @@ class Zoom(Observer):
         """Return the marks in a step that the budget affords: by the account, at first by the shortest step."""
         if self._allowed is not None:
             return self._allowed
-        if self._budget is None or not self._mark_ns:
-            return float("inf")
-        return self._budget * times.shortest_ns / self._mark_ns
+        if isinf(self._rate) or not self._mark_ns:
+            return inf
+        return self._rate * times.shortest_ns / self._mark_ns
 
     def _share(self, group: ModuleGroup, times: RowTimes) -> float:
         """Return the group's part of the step; of one that was not called, the time around it, which may be inside it.

@@ -23,7 +23,8 @@ class Sample(Options):
     """Exclude the first N steps from every statistic."""
     budget: float | None = Field(default=0.01, gt=0, lt=1, strict=True, allow_inf_nan=False)
     """The fraction of training time that autoprof may cost. Where recording costs more, rows inside others are closed
-    (without `targets`), and then only one of each k steps is recorded. `null` records every step whatever its cost."""
+    (without `targets`), and then only one of each k steps is recorded. `null` limits nothing: every step is
+    recorded, and FLOPs are counted, whatever that costs."""
 
 
 class MemorySnapshot(Options):

@@ -29,8 +29,6 @@ class Memory(ABC):
     now_ns: Callable[[], int] = staticmethod(perf_counter_ns)
     """The clock by which readings at step ends are due."""
     _began_ns = _due_ns = 0
-    spent_ns = 0
-    """Time spent in readings at marks since it was last reset; such a reading costs more than the mark itself."""
 
     @abstractmethod
     def level_bytes(self) -> int:

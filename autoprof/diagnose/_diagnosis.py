@@ -7,11 +7,13 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from time import perf_counter_ns, thread_time_ns
+from time import perf_counter_ns
 from typing import Any, Final
 
 from .._capture.hooks.sizes import ModuleSize
 from .._capture.memory import Footprint
+from .._core.allowance import Allowance
+from .._core.units import NS_PER_S
 from .._ranks import RankMonitor
 from .._resolve import RawStep
 from .._resolve.observer import Observer
@@ -33,8 +35,8 @@ from ._python_threads import ThreadMonitor
 from ._rule import MIN_STEPS
 from ._stacks import StackMonitor
 
-# Times as long as the last look at the variables took, until the next one: a fifth of the budget of 1 %.
-LOOK_PAUSE: Final = 500
+LOOK_EVERY_NS: Final = NS_PER_S
+"""The least time between two looks at the variables: a few of them show which one grows."""
 
 
 class CallMonitor:
@@ -124,8 +126,8 @@ class CollectionTracker:
 class Diagnosis(Observer):
     """Observe a live run for the rules. They judge only when a summary is annotated.
 
-    ``facts`` are those known at the start; ``footprint`` knows the optimizers. The rules are found when it is built:
-    importing them takes milliseconds, which no step must take.
+    ``facts`` are those known at the start; ``footprint`` knows the optimizers, and ``variables`` pays for looks at the
+    variables. The rules are found when it is built: importing them takes milliseconds, which no step must take.
     """
 
     provides = "verdict"
@@ -140,6 +142,7 @@ class Diagnosis(Observer):
         threads: ThreadMonitor,
         sizes: Mapping[str, ModuleSize],
         explained: Callable[[], Mapping[int, float]],
+        variables: Allowance,
     ) -> None:
         find_rules()
         self._start_facts = facts
@@ -153,6 +156,7 @@ class Diagnosis(Observer):
         self._threads = threads
         self._sizes = sizes
         self._explained = explained
+        self._variables = variables
         self._kept = KeptTensorsProbe()
         self._first_memory: dict[str, int] = {}
         """The first reading of each kind."""
@@ -194,10 +198,10 @@ class Diagnosis(Observer):
     def _look(self, step: int) -> None:
         """Look at the variables between two steps, if the last look was long ago."""
         if perf_counter_ns() >= self._next_look_ns:
-            began_ns = thread_time_ns()  # a look costs no more where another process has the processor
-            self._kept.look(sys._getframe(), step)
-            self._read_heap()
-            self._next_look_ns = perf_counter_ns() + LOOK_PAUSE * (thread_time_ns() - began_ns)
+            with self._variables.work():
+                self._kept.look(sys._getframe(), step)
+                self._read_heap()
+            self._next_look_ns = perf_counter_ns() + max(self._variables.pause_ns(), LOOK_EVERY_NS)
 
     def _read_heap(self) -> None:
         now = heap_bytes()

@@ -13,6 +13,7 @@ from .._capture.handle import Handle, Probe
 from .._capture.hooks.module_hooks import Hooks
 from .._capture.hooks.optimizer_hooks import ModelOptimizers
 from .._capture.recorder import Recorder
+from .._core.allowance import Allowance
 from .._core.log import logger
 from .._core.plugins import PartKind
 from ._batches import FetchedBatches
@@ -65,6 +66,10 @@ class ProbeContext:
     """Counts fetches that found no batch ready."""
     batches: FetchedBatches
     """Counts the samples of the batches fetched."""
+    hooks_allowance: Allowance
+    """Pays for the work of hooks within steps."""
+    lines_allowance: Allowance
+    """Pays for samples of the stack."""
     events: StepEvents | None = None
     """The session's events, for probes that report them; they are made last. None for all others."""
     real_time: bool = True

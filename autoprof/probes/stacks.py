@@ -1,8 +1,8 @@
 """Sample the training thread's stack on a thread of our own, to name the lines where time outside all spans goes.
 
 Nothing is sampled until ``enable`` is called (a part of the step is unexplained) or a stretch is excluded. The thread
-then wakes in recorded steps and excluded stretches only, at random intervals that keep its cost under
-``BUDGET_SHARE`` of the budget, and blocks otherwise. It calls no function of the device, so a CUDA graph may be
+then wakes in recorded steps and excluded stretches only, at random intervals that keep its cost within its part of the
+budget, and blocks otherwise. It calls no function of the device, so a CUDA graph may be
 captured meanwhile; a forked process has no such thread. A sample costs the program about 0.1 ms, and keeps no frame.
 """
 
@@ -14,22 +14,21 @@ import sys
 import threading
 from _thread import start_new_thread
 from collections.abc import Callable, Mapping
-from time import perf_counter_ns, sleep, thread_time_ns
+from time import perf_counter_ns, sleep
 from types import CodeType, FrameType
 from typing import Final, NamedTuple
 
 from .._capture.marks.native import require_extension
 from .._capture.recorder import Recorder
+from .._core.allowance import Allowance
 from .._core.units import NS_PER_S
 from ._base import ProbeContext, ProbeFactory
 from ._call_table import MAX_FRAMES, Site, file_owner
 
 INTERVAL_NS: Final = 4_000_000
 """The least mean time between two samples: 100 samples in 0.4 s are enough to name a line."""
-BUDGET_SHARE: Final = 0.2
-"""The part of the budget that samples may take."""
-FIRST_SAMPLES: Final = 64
-"""Samples before the budget limits their number: some 6 ms in all, in which a short run gets its lines."""
+MAX_INTERVAL_NS: Final = NS_PER_S
+"""The largest mean time between two samples, where they cost much."""
 WRAPPERS: Final = {"_wrapped_call_impl", "_call_impl", "decorate_context", "wrapper", "inner", "_fn"}
 """Functions of torch and Python around one of the program, which a line calls for it."""
 SAMPLER: Final = os.path.join("torch", "utils", "data", "sampler.py")
@@ -59,28 +58,25 @@ Sites = tuple[tuple[Site, ...], Site | None]
 class StackProbe:
     """Sample one session's training thread in its recorded steps and excluded stretches. A ``Probe``.
 
-    ``budget`` is the session's; 0 samples nothing. ``frames`` returns the frame of each thread.
+    ``allowance`` pays for the samples; None samples nothing. ``frames`` returns the frame of each thread.
     """
 
     def __init__(
         self,
         recorder: Recorder,
-        budget: float,
+        allowance: Allowance | None,
         frames: Callable[[], Mapping[int, FrameType]] = sys._current_frames,
     ) -> None:
         self.samples: list[StackSample] = []
         """The samples since the last ``take``."""
-        self.total_ns = 0
-        """Time that samples have taken: with the GIL held, and until it was handed over."""
         self.enabled = False
         """Whether recorded steps are sampled."""
         self._recorder = recorder
-        self._budget = budget
+        self._allowance = allowance
         self._frames = frames
         self._in_step = self._excluded = self._stopping = False
         self._next_wake_ns = 0
-        self._count = self._handover_ns = 0
-        self._charged_ns = self._read_ns = 0
+        self._handover_ns = 0
         self._random = random.Random(0)
         self._timer = require_extension().GilTimer()
         self._idle = False
@@ -89,22 +85,12 @@ class StackProbe:
         """Held from the thread's start to its end."""
         self._process = os.getpid()
 
-    @property
-    def spent_ns(self) -> int:
-        """Time spent on samples since it was last set to 0."""
-        self._read_ns = self.total_ns
-        return self._read_ns - self._charged_ns
-
-    @spent_ns.setter
-    def spent_ns(self, _zero: int) -> None:
-        self._charged_ns = self._read_ns  # a sample between the two calls is charged later
-
     # Called on the training thread.
 
     def enable(self) -> None:
         """Sample recorded steps from now on."""
         if not self.enabled:
-            self.enabled = self._budget > 0
+            self.enabled = self._allowance is not None
             self._update()
 
     def attach(self) -> None:
@@ -117,7 +103,7 @@ class StackProbe:
 
     def exclude(self, on: bool) -> None:
         """Called at the begin and the end of a stretch that belongs to no step; short ones rarely wake the thread."""
-        self._excluded = on and self._budget > 0
+        self._excluded = on and self._allowance is not None
         now_ns = perf_counter_ns() if on else 0
         if on and now_ns >= self._next_wake_ns:
             self._next_wake_ns = now_ns + INTERVAL_NS
@@ -158,22 +144,23 @@ class StackProbe:
 
     def _run(self, usual_s: float) -> None:
         _switch_as(usual_s)
+        allowance = self._allowance
         try:
-            while not self._stopping:
-                self._look_or_wait()
+            while allowance is not None and not self._stopping:
+                self._look_or_wait(allowance)
         except Exception:
             self._recorder.count_failure("samples of the stack")
         finally:
             self._ended.release()
 
-    def _look_or_wait(self) -> None:
+    def _look_or_wait(self, allowance: Allowance) -> None:
         """Take a sample after a random time; wait where none is wanted."""
         self._idle = True
         if not self._wanted():
             self._timer.wait(-1.0)
             return
         self._idle = False
-        mean_ns = self.interval_ns()
+        mean_ns = max(min(allowance.pause_ns(), MAX_INTERVAL_NS), INTERVAL_NS)
         wait_s = mean_ns * self._random.uniform(0.5, 1.5) / NS_PER_S
         last_s = min(self._random.random() * sys.getswitchinterval(), wait_s)
         due_ns = perf_counter_ns() + round(wait_s * NS_PER_S)
@@ -183,29 +170,20 @@ class StackProbe:
         # last part of each wait begins with the GIL, and from then on Python switches threads soon. In a loop that
         # releases it more often than a thread awakes this part ends late; the loop is a tenth slower for so long.
         # Where the GIL came after the whole wait, a call in C has held it, and the thread stands right behind the call.
-        usual_s = _switch_soon()
-        try:
-            left_ns = due_ns - perf_counter_ns()
-            if left_ns > 0:
-                sleep(left_ns / NS_PER_S)
-            late_ns = max(perf_counter_ns() - due_ns, 0)
-            begun_ns = thread_time_ns()  # the cost of a sample is no longer while another process has the processor
-            if self._wanted():
-                self.sample(mean_ns + late_ns)
-        finally:
-            _switch_as(usual_s)
+        with allowance.work():  # the sleep inside costs nothing, and nothing may come between it and the sample
+            usual_s = _switch_soon()
+            try:
+                left_ns = due_ns - perf_counter_ns()
+                if left_ns > 0:
+                    sleep(left_ns / NS_PER_S)
+                late_ns = max(perf_counter_ns() - due_ns, 0)
+                if self._wanted():
+                    self.sample(mean_ns + late_ns)
+            finally:
+                _switch_as(usual_s)
         handover_ns = self._timer.handover_ns
-        self.total_ns += thread_time_ns() - begun_ns + handover_ns - self._handover_ns
+        allowance.count(handover_ns - self._handover_ns)
         self._handover_ns = handover_ns
-        self._count += 1
-
-    def interval_ns(self) -> int:
-        """Return the mean time between samples that the budget allows."""
-        if self._count < FIRST_SAMPLES:
-            return INTERVAL_NS
-        allowed_ns = self.total_ns / self._count / max(BUDGET_SHARE * self._budget, 1e-9)
-        # The longest mean time between two samples, where they cost much.
-        return round(min(max(allowed_ns, INTERVAL_NS), 1_000_000_000))
 
     def sample(self, weight_ns: int) -> None:
         """Add a sample that stands for this time. A wait for the GIL makes it longer: code that held it was running."""
@@ -273,11 +251,7 @@ def sites_of(frame: FrameType | None) -> Sites:
 
 
 def _make(context: ProbeContext) -> StackProbe:
-    budget = context.settings.sample.budget
-    if not context.real_time:
-        budget = 0.0
-    # The budget of samples where the session has none.
-    return StackProbe(context.recorder, 0.01 if budget is None else budget)
+    return StackProbe(context.recorder, context.lines_allowance if context.real_time else None)
 
 
 PROBE = ProbeFactory(_make)

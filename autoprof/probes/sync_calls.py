@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache, partial, wraps
+from itertools import cycle
 from threading import get_ident
-from time import thread_time_ns
 from typing import Any, Final
 
 import torch
 
 from .._capture.marks.native import require_extension
 from .._capture.recorder import Recorder
+from .._core.allowance import SAMPLED_CALLS, Allowance
 from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
 from ..devices import DeviceClock, EventSource, ask_devices
 from ._base import ProbeFactory
@@ -33,6 +35,9 @@ METHODS: Final = (
     "__index__", "__complex__", "__repr__",
 )  # fmt: skip
 """Methods of a tensor that need a value of the device."""
+_UNTIMED: Final = nullcontext()
+_turns: Final = cycle(range(SAMPLED_CALLS))
+"""Gives 0 to the watched call that is timed."""
 _task = torch._C._current_graph_task_id
 _caller = sys._getframe
 
@@ -40,20 +45,18 @@ _caller = sys._getframe
 def _watch(bound: Any, tensor: Any, name: str, frame: Any = None) -> Any:
     """Return a function to call in place of ``bound``; when it is freed, the listeners know the end of the call."""
     made = site = None
-    began_ns = thread_time_ns()
     try:
         thread = get_ident()
         for probe in listeners:
-            table = probe.table
             if (thread != probe.thread and _task() == -1) or not (tensor is None or probe.index_of(tensor) is not None):
                 continue
-            if site is None:
-                site = site_of(frame or _caller(1), name)
+            with _UNTIMED if next(_turns) else probe.allowance.sampled():
                 if site is None:
-                    break
-                made = partial(bound)
-            table.watch(made, site)
-            probe.spent_ns += thread_time_ns() - began_ns
+                    site = site_of(frame or _caller(1), name)
+                    if site is None:
+                        break
+                    made = partial(bound)
+                probe.table.watch(made, site)
     except Exception:
         for probe in listeners:
             probe.count_failure()
@@ -66,16 +69,16 @@ class SyncProbe:
     The replacements stay from its first recorded step on a device to its end.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, allowance: Allowance) -> None:
         self.table = CallTable(recorder)
+        self.allowance = allowance
+        """Pays for watching calls."""
         self.thread = recorder.thread
         self.index_of: Callable[[Any], int | None] = _on_no_device
         self.is_here: Callable[[Any], Any] = _on_no_device
         """Returns whether a tensor is on a device of the clock's kind."""
         self.applies = False
         """Whether the clock is that of a device."""
-        self.spent_ns = 0
-        """Time that watching calls took, since it was last set to 0."""
         self._recorder = recorder
         self._attached = False
         self._held: tuple[Replacement, ...] = ()
@@ -179,4 +182,4 @@ for _function in (
     never_compile(_function)
 
 
-PROBE = ProbeFactory(lambda context: SyncProbe(context.recorder))
+PROBE = ProbeFactory(lambda context: SyncProbe(context.recorder, context.hooks_allowance))

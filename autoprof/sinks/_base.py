@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TextIO, runtime_checkable
 
+from .._core.allowance import Allowance
 from .._storage.runs import RunFolder
 from ..errors import OutputError
 from ..frame import StepFrame
@@ -51,9 +52,9 @@ class RunInfo:
     """The facts of a run that its sinks share.
 
     ``folder`` is None for a run without files. ``stream`` is for text for people. ``clock`` returns seconds, for sinks
-    that are due at intervals. ``max_bytes`` limits the files of a sink that ``grows``; None is no limit. ``budget`` is
-    the fraction of the run's time that drawing may cost in a sink that no configuration names; None is no limit.
-    ``warn`` takes a note for the reports; the same note counts once.
+    that are due at intervals. ``max_bytes`` limits the files of a sink that ``grows``; None is no limit. ``figures``
+    pays for drawing in a sink that no configuration names; None is no limit. ``warn`` takes a note for the reports; the
+    same note counts once.
     """
 
     folder: RunFolder | None
@@ -61,7 +62,7 @@ class RunInfo:
     stream: TextIO
     clock: Callable[[], float] = time.monotonic
     max_bytes: int | None = None
-    budget: float | None = None
+    figures: Allowance | None = None
     warn: Callable[[str], object] = str
 
 

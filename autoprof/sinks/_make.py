@@ -9,6 +9,7 @@ from dataclasses import replace
 from io import StringIO
 from typing import TYPE_CHECKING, Final, TextIO
 
+from .._core.allowance import Allowance
 from .._core.failures import describe
 from .._core.names import shorten
 from .._core.signals import raised_by_handler
@@ -36,17 +37,20 @@ def open_sinks(
     settings: Config,
     folder: RunFolder | None,
     stream: TextIO | None,
-    budget: float | None,
+    figures: Allowance,
     warn: Callable[[str], object],
 ) -> tuple[Sink, ...]:
-    """Open the sinks of a session. ``stream`` is for text for people, by default the standard output."""
+    """Open the sinks of a session. ``stream`` is for text for people, by default the standard output.
+
+    ``figures`` pays for pictures that the configuration does not name.
+    """
     limit_mb = settings.output_max_mb
     facts = RunInfo(
         folder=folder,
         rank=rank(),
         stream=stream or sys.stdout or StringIO(),  # ``python train.py >&-`` has no standard output
         max_bytes=None if limit_mb is None else int(limit_mb * GROWING_BYTES_PER_MB) // world_size(),
-        budget=None if "sinks" in settings.model_fields_set else budget,
+        figures=None if "sinks" in settings.model_fields_set else figures,
         warn=warn,
     )
     return make_sinks(settings.sinks, facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,8 @@ from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
 
+DRAWING_NS: Final = 1_000_000_000
+"""Processor time of importing matplotlib and drawing once, measured."""
 POINTS: Final = 2048
 """Points kept: more than a picture has pixels for."""
 
@@ -66,7 +69,7 @@ def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, in
 class MemoryPlotOptions(Options):
     """The picture `memory.png`, drawn at the end.
 
-    Without the key `sinks` it is drawn only in a run whose budget covers a second for it: of 100 s at 1 %.
+    Without the key `sinks` it is drawn only in a run whose budget has a second left for it: of 100 s or more at 1 %.
     """
 
 
@@ -78,11 +81,9 @@ class MemoryPlotSink:
     """
 
     def __init__(self, options: MemoryPlotOptions, run: RunInfo) -> None:
-        self._clock = run.clock
         self._picture = folder_of(run).path / "memory.png"
         self._history = History()
-        self._budget = run.budget
-        self._began_s = run.clock()
+        self._allowance = run.figures
 
     def write(self, frame: StepFrame) -> None:
         """Add the frame's readings."""
@@ -91,12 +92,12 @@ class MemoryPlotSink:
 
     def close(self, summary: Summary) -> None:
         """Draw the whole run."""
-        # Processor time of importing matplotlib and drawing once, measured: a run that named no sink must afford it.
-        if self._budget is not None and self._budget * (self._clock() - self._began_s) < 1.0:
+        if not len(self._history):
             return
-        if len(self._history):
-            require_address_space(128)  # matplotlib and the drawing take 73 MiB
-            write_atomic(self._picture, encode_figure(memory_figure(self._history.snapshot(), summary)))
+        with nullcontext() if self._allowance is None else self._allowance.work():
+            if self._allowance is None or self._allowance.affords(DRAWING_NS):
+                require_address_space(128)  # matplotlib and the drawing take 73 MiB
+                write_atomic(self._picture, encode_figure(memory_figure(self._history.snapshot(), summary)))
 
 
 def export_memory_plot(saved: SavedSteps, path: Path) -> None:

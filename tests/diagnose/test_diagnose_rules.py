@@ -6,6 +6,7 @@ import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
 from autoprof._capture.hooks.sizes import ModuleSize
+from autoprof._session.account import Part
 from autoprof._session.sampler import Sampler
 from autoprof._stats import Aggregate
 from autoprof.diagnose import (
@@ -26,6 +27,7 @@ from autoprof.frame import BACKWARD_NAME, Phase, Span
 from autoprof.probes.compilations import CompiledFunction
 from autoprof.summary import Excluded, MemoryRow, MetricStats, Summary, Work
 from autoprof.testing import make_frame
+from tests.accounts import FakeRun
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
 GIB = 2**30
@@ -227,7 +229,8 @@ def test_the_cost_of_the_first_steps_is_no_finding() -> None:
 @pytest.mark.parametrize(("cost_ms", "first_ms"), [(0.5, 400), (5, 5), (40, 1)])
 def test_a_run_that_keeps_its_budget_gets_no_finding(cost_ms: float, first_ms: float) -> None:
     """Whatever a step costs, and the first one, wherever the run is asked: after each recorded step of 4000."""
-    sampler, base = Sampler(0.01), evidence_of(STEP, repeat=50, facts=RunFacts(budget=0.01))
+    run = FakeRun()
+    sampler, base = Sampler(run.account), evidence_of(STEP, repeat=50, facts=RunFacts(budget=0.01))
     step, recorded, spent = 1, 0, 0
     while step <= 4000:
         own = round((cost_ms if recorded else first_ms) * MS)
@@ -235,6 +238,8 @@ def test_a_run_that_keeps_its_budget_gets_no_finding(cost_ms: float, first_ms: f
         changes = {"steps": recorded, "unsampled_steps": step - recorded, "overhead": spent / (step * 100 * MS + spent)}
         said = overhead.judge(replace(base, summary=replace(base.summary, **changes)))
         assert said is None or said.severity == "info", (recorded, step)
+        run.now_ns = step * 100 * MS
+        run.work(Part.STEPS, own)
         sampler.close(own, 100 * MS, 100 * MS)
         step += 1 + sampler.gap(step)
 

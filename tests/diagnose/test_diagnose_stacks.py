@@ -29,6 +29,7 @@ from autoprof.probes.stacks import (
     sites_of,
 )
 from autoprof.testing import FakeClock, make_frame
+from tests.accounts import unlimited
 
 HERE = os.path.basename(__file__)
 
@@ -46,7 +47,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def probe(clock: FakeClock) -> Iterator[StackProbe]:
     """A probe whose samples the test takes itself: attached, but not enabled, it has no thread."""
-    made = StackProbe(Recorder(clock), 0.01, frame_of_the_test)
+    made = StackProbe(Recorder(clock), unlimited(), frame_of_the_test)
     made.attach()
     yield made
     made.remove()
@@ -212,7 +213,7 @@ def test_a_lambda_is_named_by_the_line_in_it(probe: StackProbe, clock: FakeClock
 
 def test_sampling_leaves_the_switch_interval() -> None:
     """It is shorter in the last moment before a sample. The acceptance program ``interpreter_held`` has the lines."""
-    probe = StackProbe(Recorder(HostClock()), 1.0)
+    probe = StackProbe(Recorder(HostClock()), unlimited())
     interval_s = sys.getswitchinterval()
     probe.attach()
     probe.enable()
@@ -259,7 +260,7 @@ def test_samples_begin_when_modules_that_hold_others_take_long_themselves(
     clock: FakeClock, own_ms: int, enabled: bool
 ) -> None:
     """Their own code may be anything; the time of a leaf is its arithmetic."""
-    probe = StackProbe(Recorder(clock), 0.01, frame_of_the_test)
+    probe = StackProbe(Recorder(clock), unlimited(), frame_of_the_test)
     monitor = StackMonitor(probe)
     for step in range(1, 6):
         spans = [

@@ -25,6 +25,7 @@ from autoprof._session.pipeline import (
 from autoprof.devices import Clock
 from autoprof.frame import FrameRun, StepFrame
 from autoprof.testing import FakeClock, FakeDevice, ListSink
+from tests.accounts import FakeRun
 
 MS = 1_000_000
 
@@ -33,10 +34,10 @@ class Bench:
     """A pipeline with a clock, and steps that each begin where the last one ended."""
 
     def __init__(self, *observers: Observer, device: FakeDevice | None = None, sinks: Any = None) -> None:
-        self.now_ns = 10**12
-        """The time of the pipeline's clock, which only the test lets pass."""
-        self.processor_ns = 0
-        """The same of the processor's."""
+        self.run = FakeRun(0.05)
+        """The account of the run and its clocks: a fifth of 5 % is for passes."""
+        self.run.now_ns = 10**12
+        self.run.account.open(0.05, lambda: self.run.now_ns)
         self.excesses: list[int] = []
         self.host = FakeClock() if device is None else device.clock
         self.clock: Clock = self.host if device is None else device.device_clock()
@@ -51,8 +52,8 @@ class Bench:
             sinks=[self.sink] if sinks is None else sinks,
             folder=None,
             notes=self.notes,
-            now_ns=lambda: self.now_ns,
-            processor_ns=lambda: self.processor_ns,
+            account=self.run.account,
+            now_ns=lambda: self.run.now_ns,
             spend=self.excesses.append,
         )
         self.steps = 0
@@ -72,18 +73,18 @@ class Bench:
     def step(self, calls: int = 1, ns: int = MS, **fields: Any) -> RawStep:
         """Submit such a step, in which as much time passes on the pipeline's clock."""
         raw = self.raw(calls, ns, **fields)
-        self.now_ns += ns
+        self.run.now_ns += ns
         self.pipeline.submit(raw)
         return raw
 
     def work(self, ns: int) -> None:
         """Have a part of a pass take so long."""
-        self.now_ns += ns
-        self.processor_ns += ns
+        self.run.now_ns += ns
+        self.run.processor_ns += ns
 
     def due(self) -> None:
         """Let so much time pass that a pass is due."""
-        self.now_ns += PASS_EVERY_NS
+        self.run.now_ns += PASS_EVERY_NS
 
     @property
     def passed(self) -> list[int]:
@@ -125,7 +126,7 @@ class Slow(ListSink):
 
     def write(self, frame: StepFrame) -> None:
         self.bench.work(self.ns)
-        self.bench.now_ns += self.other_ns
+        self.bench.run.now_ns += self.other_ns
         super().write(frame)
 
 
@@ -161,7 +162,7 @@ def test_the_first_pass_is_due_a_tenth_of_a_second_after_the_first_step() -> Non
 
 
 def test_a_long_first_pass_does_not_put_off_the_second() -> None:
-    """It imports and makes what the others only use."""
+    """It imports and makes things that the others only use: the first milliseconds are free."""
     bench, sink = slow(4 * MS)
     for ns in (1, FIRST_PASS_NS, FIRST_PASS_NS):
         bench.step(ns=ns)
@@ -283,7 +284,7 @@ def hung(monkeypatch: pytest.MonkeyPatch, lag_ns: int) -> tuple[Bench, FakeDevic
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         assert sum(slept) < 10, "the end waits for ever"
-        bench.now_ns += round(seconds * 1e9)
+        bench.run.now_ns += round(seconds * 1e9)
         device.clock.advance(round(seconds * 1e9))
 
     monkeypatch.setattr(pipeline, "sleep", sleep)

@@ -12,6 +12,7 @@ import autoprof
 from autoprof import Phase
 from autoprof._capture import recorder as recording
 from autoprof._session import builder
+from autoprof._session.account import Account
 from autoprof._session.sampler import Sampler
 from autoprof.testing import FakeClock, ListSink, open_session
 
@@ -23,7 +24,7 @@ class Scripted(Sampler):
     """A sampler that returns the gaps it was given after the recorded steps, and notes the steps it is shown."""
 
     def __init__(self, *gaps: int) -> None:
-        super().__init__(0.01)
+        super().__init__(Account())
         self.shown: list[tuple[int, int, int]] = []
         self._recorded = [1]
         for gap in gaps:
@@ -219,7 +220,7 @@ def test_between_far_recorded_steps_updates_count_the_steps_and_validation_is_ex
 
 def recorded_steps(k: int, most: int = 4_096) -> list[int]:
     """Return the steps that a sampler records that affords one of ``k``."""
-    sampler = Sampler(0.01)
+    sampler = Sampler(Account())
     sampler.k = k
     step, recorded = sampler.next_recorded(1), []
     while step <= most:

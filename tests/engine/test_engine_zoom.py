@@ -1,5 +1,6 @@
 """Without targets a session opens the rows that hold most time, keeps its rows honest, and changes no result."""
 
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -150,14 +151,14 @@ def frame_of(zoom: Zoom, times: dict[str, int], step: int) -> StepFrame:
     return make_frame(spans, step=step, duration_ns=max(times.values()), cut=zoom.chosen.number)
 
 
-def make_zoom(model: nn.Module, budget: float | None, cost_ns: float) -> Zoom:
+def make_zoom(model: nn.Module, rate: float, cost_ns: float) -> Zoom:
     """Return a zoom on the model whose marks cost so much."""
     tree = group_tree(model)
 
     def make_set(groups: Any, number: int) -> TargetSet:
         return TargetSet((), tuple(target for group in groups for target in group.targets()), number)
 
-    return Zoom(tree, first_cut(tree), make_set, budget, cost_ns)
+    return Zoom(tree, first_cut(tree), make_set, rate, cost_ns)
 
 
 def wide() -> nn.Module:
@@ -191,7 +192,7 @@ def test_a_row_that_is_too_expensive_to_open_says_so() -> None:
 def test_the_smallest_rows_are_closed_where_the_budget_does_not_afford_the_cut() -> None:
     """Down to the groups that a run begins with; they are opened again, the longest first, where there is room."""
     model = wide()
-    zoom = make_zoom(model, None, 1.0)
+    zoom = make_zoom(model, inf, 1.0)
 
     def run() -> set[str]:
         for step in range(6):

@@ -15,6 +15,7 @@ import autoprof
 from autoprof._capture.hooks.optimizer_hooks import OptimizerHooks
 from autoprof._capture.memory import Footprint
 from autoprof.summary import MemoryRow, Summary
+from tests.accounts import unlimited
 
 
 @contextmanager
@@ -29,7 +30,7 @@ def followed(footprint: Footprint) -> Iterator[None]:
 def counted(
     model: nn.Module, optimizers: list[Any], names: dict[str, nn.Module], steps: int = 1
 ) -> Mapping[str | None, MemoryRow]:
-    footprint = Footprint(model, names.items())
+    footprint = Footprint(model, names.items(), unlimited())
     with followed(footprint):
         for _ in range(steps):
             model(torch.randn(2, 4)).sum().backward()
@@ -68,7 +69,7 @@ def test_modules_whose_gradients_no_optimizer_uses_are_known(
     body = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).requires_grad_(not frozen)
     model = nn.Sequential(OrderedDict(body=body, head=nn.Linear(4, 2)))
     module = model if trained == "all" else model.get_submodule(trained)
-    footprint = Footprint(model, [])
+    footprint = Footprint(model, [], unlimited())
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     with followed(footprint):
         for _ in range(3):
@@ -80,7 +81,7 @@ def test_modules_whose_gradients_no_optimizer_uses_are_known(
 def test_before_an_optimizer_steps_gradients_and_state_are_not_known() -> None:
     """Parameters are."""
     model = nn.Linear(4, 4, bias=False)
-    assert Footprint(model, []).rows() == {None: MemoryRow(None, 64, 0)}
+    assert Footprint(model, [], unlimited()).rows() == {None: MemoryRow(None, 64, 0)}
 
 
 def test_frozen_parameters_have_neither() -> None:
@@ -96,7 +97,7 @@ def test_frozen_parameters_have_neither() -> None:
 def test_sparse_gradients_count_their_values() -> None:
     """Of an embedding with a thousand rows, the rows that were used."""
     model = nn.Sequential(nn.Embedding(1000, 4, sparse=True))
-    footprint = Footprint(model, [])
+    footprint = Footprint(model, [], unlimited())
     optimizer = torch.optim.SparseAdam(model.parameters())
     with followed(footprint):
         model(torch.tensor([1, 2, 3])).sum().backward()
@@ -107,7 +108,7 @@ def test_sparse_gradients_count_their_values() -> None:
 def test_models_that_train_in_turn_keep_the_fullest_moment() -> None:
     """Of a generator and a critic each steps when only its gradients are there."""
     model = nn.ModuleDict({"g": nn.Linear(4, 8, bias=False), "c": nn.Linear(4, 2, bias=False)})
-    footprint = Footprint(model, model.items())
+    footprint = Footprint(model, model.items(), unlimited())
     pair = [torch.optim.SGD(part.parameters(), lr=0.1) for part in model.values()]
     with followed(footprint):
         for part, optimizer in zip(model.values(), pair, strict=True):
@@ -121,7 +122,7 @@ def test_state_that_grows_is_counted_again_at_the_end() -> None:
     """A group added later has its state in the last count."""
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9)
-    footprint = Footprint(model, [])
+    footprint = Footprint(model, [], unlimited())
     with followed(footprint):
         for _ in range(3):
             model(torch.randn(2, 4)).sum().backward()
@@ -135,7 +136,7 @@ def test_state_that_grows_is_counted_again_at_the_end() -> None:
 def test_counting_stops_after_the_first_steps() -> None:
     """A long run pays for a handful of counts, however many steps and optimizers it has."""
     model = nn.Linear(4, 4)
-    footprint = Footprint(model, [])
+    footprint = Footprint(model, [], unlimited())
     counts = 0
     count = footprint._count
 
@@ -171,7 +172,7 @@ def test_a_tensor_that_tells_no_size_ends_the_count_only(monkeypatch: pytest.Mon
 def test_a_count_does_not_start_the_garbage_collector() -> None:
     """It makes thousands of objects in a step of the user's, and frees all of them."""
     model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(1_000)))
-    footprint = Footprint(model, [("all", model)])
+    footprint = Footprint(model, [("all", model)], unlimited())
     footprint.rows()
     gc.collect()
     collected: list[str] = []

@@ -12,18 +12,21 @@ from flops_models import GPT, tokens
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._metrics import Metrics, flop_meter, model_calls
+from autoprof._metrics import Metrics, flop_meter
 from autoprof._metrics.flop_meter import OUTSIDE, PASSES, DevicePeak, FlopMeter
 from autoprof._metrics.flops import Kind, describe
 from autoprof._metrics.model_calls import StepCalls
 from autoprof._metrics.utilization import peak_seconds
-from autoprof._session import training_steps
+from autoprof._session import builder
+from autoprof._session.account import Account, Part
 from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.frame import Phase
 from autoprof.summary import Summary, Work
 from autoprof.testing import FakeClock, ListSink, open_session
+from tests.accounts import FakeRun
 
+MS = 1_000_000
 STEP_NS = 1_000_000_000
 CONFIG: dict[str, Any] = {
     "sinks": {}, "step": "manual", "targets": [{"match": ".*"}], "sample": {"warmup": 2, "budget": None},
@@ -38,9 +41,9 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     made: list[Any] = []
     count_call = flop_meter.count_call
 
-    def noted(model: nn.Module, call: Any, limit: float) -> Any:
+    def noted(model: nn.Module, call: Any, goes_on: Any) -> Any:
         made.append(call)
-        return count_call(model, call, limit)
+        return count_call(model, call, goes_on)
 
     monkeypatch.setattr(flop_meter, "count_call", noted)
     return made
@@ -144,16 +147,21 @@ def test_a_count_is_in_the_overhead_of_the_step_that_it_lengthens(
     pass_on_each_step(monkeypatch)
     sink, processor, count_call = ListSink(), FakeClock(), flop_meter.count_call
 
-    def count_slowly(model: nn.Module, call: Any, limit: float) -> Any:
+    def count_slowly(model: nn.Module, call: Any, goes_on: Any) -> Any:
         processor.advance(STEP_NS)
-        return count_call(model, call, limit)
+        return count_call(model, call, goes_on)
 
-    for module in (training_steps, model_calls):
-        monkeypatch.setattr(module, "thread_time_ns", processor.read)
+    monkeypatch.setattr(builder, "Account", lambda *_clock: Account(processor.read))
     monkeypatch.setattr(flop_meter, "count_call", count_slowly)
     trained(nn.Linear(4, 4), *[batch(8)] * 4, sink=sink, sample={"warmup": 0, "budget": None})
     assert len(counts) == 1
     assert sink.frames[1].overhead_ns == sink.frames[2].overhead_ns + STEP_NS
+
+
+def meter_of(model: nn.Module, run: FakeRun) -> FlopMeter:
+    """Return the meter of a run."""
+    part = run.account.part
+    return FlopMeter(model, [], part(Part.FLOPS), part(Part.END), torch.device("cpu"))
 
 
 @pytest.mark.parametrize(("modules", "seconds", "expected"), [(60, 4, 1), (80, 4, 0), (80, 70, 1)])
@@ -162,12 +170,12 @@ def test_the_end_of_a_run_counts_what_is_short_or_within_the_budget(
 ) -> None:
     """Up to 0.55 s in any run; more in a run whose budget covers it."""
     model = nn.Sequential(nn.Linear(4, 4), *[nn.Identity() for _ in range(modules)])
-    now = [0]
-    meter = FlopMeter(model, [], 0.01, torch.device("cpu"), now_ns=lambda: now[0])
+    run = FakeRun()
+    meter = meter_of(model, run)
     call = describe(model, (torch.ones(8, 4),))
     meter.add_steps(StepCalls((0,), False, 1), [call], warmup=False)
     assert counts == []
-    now[0] = seconds * 10**9
+    run.now_ns = seconds * 10**9
     meter.finish()
     assert len(counts) == expected
 
@@ -183,12 +191,14 @@ class Loops(nn.Module):
 
 def test_a_count_of_many_more_operators_than_the_modules_promise_is_stopped(counts: list[Any]) -> None:
     """It is repeated when the budget covers several times as much, and not before."""
-    model, now = Loops(), [0]
-    meter = FlopMeter(model, [], 0.01, torch.device("cpu"), now_ns=lambda: now[0])
+    model, run = Loops(), FakeRun()
+    run.account.processor_ns = lambda: next(processor)
+    processor = iter(range(0, 10**15, MS))  # an operator asks once
+    meter = meter_of(model, run)
     call = describe(model, (torch.ones(8, 4),))
     done = []
     for seconds in (30, 30, 10_000):
-        now[0] = seconds * 10**9
+        run.now_ns = seconds * 10**9
         meter.add_steps(StepCalls((0,), False, 0), [call], warmup=False)
         done.append((len(counts), bool(meter.by_shapes())))
     assert done == [(1, False), (1, False), (2, True)]

@@ -15,6 +15,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 from autoprof._metrics.throughput import ADVICE, FETCHED, LOGGED, SEVERAL_LOADERS, UNKNOWN
 from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder
+from autoprof._session.account import Account
 from autoprof._session.pipeline import Pipeline
 from autoprof._session.sampler import Sampler
 from autoprof.summary import Summary
@@ -225,7 +226,7 @@ class Gaps(Sampler):
     """A sampler that records four steps and skips sixteen."""
 
     def __init__(self) -> None:
-        super().__init__(0.01)
+        super().__init__(Account())
 
     def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
         pass

@@ -15,6 +15,7 @@ from autoprof._ranks.message import Message
 from autoprof._ranks.table import RankTable
 from autoprof.frame import Phase, Span
 from autoprof.testing import make_frame
+from tests.accounts import unlimited
 from tests.saved_records import write_records
 
 MS = 1_000_000
@@ -26,10 +27,6 @@ class Rates:
 
     affordable_rate: float = 1.0
     agreed_rate: float = 1.0
-    spent_ns: int = 0
-
-    def spend(self, ns: int) -> None:
-        self.spent_ns += ns
 
 
 @dataclass
@@ -46,7 +43,7 @@ class World:
         self.rates = [Rates() for _ in range(self.size)]
         for rank, rates in enumerate(self.rates):
             place = RankPlace(rank, self.size)
-            self.ranks.append(Exchange(place, rates, lambda session: self.store, clock=lambda: self.now))
+            self.ranks.append(Exchange(place, rates, lambda session: self.store, unlimited(), clock=lambda: self.now))
 
     def train(self, rank: int, steps: range, backward_ms: float = 60, name: str = "encoder") -> None:
         """Add recorded steps to a rank."""
@@ -244,7 +241,7 @@ def test_a_rank_that_has_closed_is_not_late() -> None:
 def test_an_exchange_without_a_process_group_does_nothing() -> None:
     """Until there is one."""
     stores: list[Any] = [None, HashStore()]
-    exchange = Exchange(RankPlace(1, 2), Rates(), lambda session: stores.pop(0))
+    exchange = Exchange(RankPlace(1, 2), Rates(), lambda session: stores.pop(0), unlimited())
     exchange.exchange()
     assert not exchange.connected
     exchange.exchange()
@@ -260,7 +257,7 @@ def fail(session: int) -> Any:
 
 def test_a_failure_of_the_store_ends_the_exchange() -> None:
     """And is kept for a note; nothing is raised."""
-    exchange = Exchange(RankPlace(1, 2), Rates(), fail)
+    exchange = Exchange(RankPlace(1, 2), Rates(), fail, unlimited())
     exchange.start()
     wait_until(lambda: exchange.failure is not None, "the end of the exchange")
     exchange.finish()

@@ -10,12 +10,15 @@ import pytest
 from matplotlib.figure import Figure
 from sink_builders import Clock, frame_of, summary_of
 
+from autoprof._core.units import NS_PER_S
 from autoprof._reports.figures import encode_figure
 from autoprof._reports.memory import MemoryHistory, memory_figure
+from autoprof._session.account import Part
 from autoprof._storage.runs import RunFolder
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.memory_plot import POINTS, History, MemoryPlotOptions, MemoryPlotSink
 from autoprof.summary import MemoryRow, Summary
+from tests.accounts import FakeRun
 
 PNG = b"\x89PNG\r\n\x1a\n"
 MIB = 1 << 20
@@ -78,9 +81,10 @@ def test_a_picture_that_no_configuration_names_is_drawn_where_the_budget_covers_
     tmp_path: Path, clock: Clock, budget: float | None, seconds: int, drawn: int
 ) -> None:
     """Drawing takes a second of processor time."""
-    run = replace(run_of(tmp_path, clock), budget=budget)
+    whole = FakeRun(budget)
+    run = replace(run_of(tmp_path, clock), figures=whole.account.part(Part.FIGURES))
     sink = MemoryPlotSink(MemoryPlotOptions(), run)
     sink.write(frame_of(memory={"rss_bytes": 5 * MIB}))
-    clock.now += seconds
+    whole.now_ns = seconds * NS_PER_S
     sink.close(summary_of([]))
     assert len(list(tmp_path.rglob("memory.png"))) == drawn

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from time import thread_time_ns
-from typing import TYPE_CHECKING, Any
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
 
+from ..._core.allowance import SAMPLED_CALLS, Allowance
 from ...devices import Memory
 from ...frame import Phase
 from ..marks.codes import MEMORY
@@ -20,19 +21,32 @@ if TYPE_CHECKING:
     from ..._targets import Target
 
 
+_turns: Final = cycle(range(SAMPLED_CALLS))
+"""Gives 0 to the reading of the memory that is timed, of any module."""
+
+
 class ModuleProbe(EntryProbe):
     """Mark the calls of one module, by the functions that ``make_hooks`` makes.
 
-    They are called outermost, so that the time of the user's hooks belongs to the module.
+    They are called outermost, so that the time of the user's hooks belongs to the module. ``allowance`` pays for
+    readings of the memory, which cost more than the mark itself.
     """
 
     outermost = True
 
-    def __init__(self, recorder: Recorder, hooks: Hooks, target: Target, memory: Memory | None = None) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        hooks: Hooks,
+        target: Target,
+        memory: Memory | None = None,
+        allowance: Allowance | None = None,
+    ) -> None:
         phases, shown = target.phases, target.shown
         code = recorder.label(target.name, target.fqn, Phase.FORWARD, phases, shown=shown)
         super().__init__(recorder, target.module, code)
         self._memory = memory if target.memory else None
+        self._allowance = allowance
         self._tracks_backward = Phase.BACKWARD in target.phases
         self._placement: Any = ()
         self.place(hooks)
@@ -69,12 +83,17 @@ class ModuleProbe(EntryProbe):
         if torch.compiler.is_dynamo_compiling():
             return
         try:
-            memory, began = self._memory, thread_time_ns()
-            for value in memory.at_mark():  # type: ignore[union-attr]
-                self.recorder.mark_value(MEMORY, value)
-            memory.spent_ns += thread_time_ns() - began  # type: ignore[union-attr]
+            if next(_turns) or self._allowance is None:
+                self._read_memory()
+            else:
+                with self._allowance.sampled():
+                    self._read_memory()
         except Exception as error:
             self.fail(module, error)
+
+    def _read_memory(self) -> None:
+        for value in self._memory.at_mark():  # type: ignore[union-attr]
+            self.recorder.mark_value(MEMORY, value)
 
 
 def _remember(self: ModuleProbe, module: nn.Module, args: Any, kwargs: Any) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from time import thread_time_ns
 from typing import Any, Final
 
 from torch import nn
 
+from ..._core.allowance import Allowance
 from ..._core.failures import contain, describe
 from ..._core.signals import DeferSignals
 from ..._process.gc_paused import GcPaused
@@ -18,6 +18,8 @@ from .extents import Extent, bytes_of, extents
 
 MAX_COUNTS: Final = 16
 """Optimizer steps at which bytes are counted, at most: each count reads all parameters."""
+TENSOR_NS: Final = 12_000
+"""Processor time of a count for each parameter, measured: its own bytes, those of its gradient and of its state."""
 _OTHER: Final = 0
 """The key of an optimizer's state that belongs to no parameter of the model."""
 
@@ -28,7 +30,10 @@ class Footprint:
     Reads sizes only: it keeps no gradient alive and never waits for a device.
     """
 
-    def __init__(self, model: nn.Module, named: Iterable[tuple[str, nn.Module]]) -> None:
+    def __init__(self, model: nn.Module, named: Iterable[tuple[str, nn.Module]], allowance: Allowance) -> None:
+        self._allowance = allowance
+        self._tensors = sum(1 for _ in model.parameters())
+        """The parameters of the model, each with its gradient and its state."""
         self._model = weakref.ref(model)
         self._modules: dict[str, list[weakref.ref[nn.Module]]] = {}
         for name, module in named:
@@ -44,8 +49,6 @@ class Footprint:
         self._gradients: dict[str | None, int] = {}
         self.failure: str | None = None
         """The reason for which counting stopped; None while it works."""
-        self.spent_ns = 0
-        """Time of counts within the user's steps since it was last reset."""
 
     def optimizers(self) -> list[Any]:
         """Return the known optimizers that still exist."""
@@ -59,13 +62,14 @@ class Footprint:
         known = self._sizes.get(optimizer)
         if known == size or (known is None and not self._trains(optimizer)):
             return
+        if not self._allowance.affords(self._tensors * TENSOR_NS):  # it is asked again after the next step
+            return
         self._counts += 1
         self._sizes[optimizer] = size
-        began = thread_time_ns()
-        self._try_count(gradients=True)
-        if not self._versions:
-            self._versions = {name: one._version for name, one in self._parameters() if one.grad is not None}
-        self.spent_ns += thread_time_ns() - began
+        with self._allowance.work():
+            self._try_count(gradients=True)
+            if not self._versions:
+                self._versions = {name: one._version for name, one in self._parameters() if one.grad is not None}
 
     def _parameters(self) -> list[tuple[str, nn.Parameter]]:
         """Return the plain parameters that require gradients; of others the version says nothing."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from inspect import unwrap
-from math import inf
 from threading import get_ident
-from time import thread_time_ns
 from typing import Any, Final
 
 import numpy as np
@@ -33,60 +31,68 @@ from ..._core.names import quoted, shorten, visible
 from ..._core.signals import raised_by_handler
 from ...devices import ask_devices
 from .call_inputs import ModelCall, TensorSpec, autocast_types, rebuild
+from .count_table import CountTable
 from .fake_model import fake_copy
 from .flop_count import TOO_LONG, FlopCount, Uncountable
 from .formulas import formulas
 from .operator_counter import OperatorCounter
 from .outside_state import outside_state_restored
+from .repeated_calls import repeated_calls
 
 REASON_LIMIT: Final = 300
 """The longest reason, in characters; torch's own messages fill pages."""
 
 
-def count_call(model: nn.Module, call: ModelCall, limit: float = inf) -> FlopCount:
+def count_call(model: nn.Module, call: ModelCall, goes_on: Callable[[], bool] = lambda: True) -> FlopCount:
     """Count the FLOPs of one call. Never raises; a call that is not countable gives a result with a reason.
 
     Call it on the training thread, between two steps. It takes the time of some thousand operators on the host (0.15 ms
-    each, measured), none on the device; ``count_ns`` is that time. After ``limit`` operators it stops, with
+    each, measured), none on the device. Before each operator it asks whether it ``goes_on``, or stops with
     ``TOO_LONG``.
     """
-    started = thread_time_ns()
+    count, is_sound = count_once(model, call, goes_on, repeats=True)
+    return count if is_sound else count_once(model, call, goes_on, repeats=False)[0]
+
+
+def count_once(
+    model: nn.Module, call: ModelCall, goes_on: Callable[[], bool], *, repeats: bool
+) -> tuple[FlopCount, bool]:
+    """Count the FLOPs of one call, with ``repeats`` those of calls alike once; return whether that was possible."""
     mode = FakeTensorMode(allow_non_fake_inputs=False)
     # A kernel that asks for the address of a fake tensor gets an error. By default it gets null, and the kernel that
     # is launched on it takes the process's device with it.
     mode._allow_unsafe_data_ptr_access = False
-    counter = OperatorCounter(mode, limit)
+    counter = OperatorCounter(mode, goes_on)
     try:
         with outside_state_restored(model.modules()), _torch_muted():
-            notes = _count(model, call, mode, counter)  # in its own frame, so that the copy ends with it
-        missing = ", ".join(f"{name} ({calls} times)" for name, calls in counter.uncounted.most_common())
+            notes = _count(model, call, mode, counter, repeats=repeats)  # in its own frame: the copy ends with it
+        whole = counter.whole.total()
+        missing = ", ".join(f"{name} ({calls} times)" for name, calls in whole.uncounted.most_common())
         reason = shorten(f"no formula for {missing}", REASON_LIMIT) if missing else ""
     except BaseException as error:  # a forward may raise SystemExit
         if raised_by_handler(error):
             raise
-        notes, reason = (), _reason(error, counter)
+        notes, whole, reason = (), CountTable(), _reason(error, counter)
     counter.failure = None  # its traceback holds tensors; a checkpoint also ends a recompute by an exception
-    reason = counter.find_leak() or (TOO_LONG if counter.stopped else reason)
-    count_ns = thread_time_ns() - started
+    leak = counter.find_leak()
+    reason = TOO_LONG if counter.stopped else leak or reason
+    is_sound = counter.stopped or not counter.repeats or (not reason and counter.are_repeats_sound)
     if reason:
-        return FlopCount(reason=reason, notes=notes, count_ns=count_ns)
-    return FlopCount(
-        dict(counter.rows),
-        dict(counter.moved),
-        dict(counter.operators),
-        dict(counter.attention),
-        notes=notes,
-        count_ns=count_ns,
-    )
+        return FlopCount(reason=reason, notes=notes), is_sound
+    tables = dict(whole.rows), dict(whole.moved), dict(whole.operators), dict(whole.attention)
+    return FlopCount(*tables, notes=notes), is_sound
 
 
-def _count(model: nn.Module, call: ModelCall, mode: FakeTensorMode, counter: OperatorCounter) -> tuple[str, ...]:
+def _count(
+    model: nn.Module, call: ModelCall, mode: FakeTensorMode, counter: OperatorCounter, *, repeats: bool
+) -> tuple[str, ...]:
     if any(capturing for _, capturing in ask_devices(lambda device: device.capturing())):
         raise Uncountable("a CUDA graph is being captured")
     with unseen_by_modes(), torch.inference_mode(False), torch.enable_grad(), _random_restored(model):
         counter.formulas = formulas()
         modules, notes = fake_copy(model, mode)
-        _run(modules, call, mode, counter)
+        with repeated_calls(counter, modules) if repeats else nullcontext():
+            _run(modules, call, mode, counter)
     return notes
 
 

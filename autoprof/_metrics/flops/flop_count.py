@@ -59,8 +59,6 @@ class FlopCount:
     reason: str | None = None
     notes: tuple[str, ...] = ()
     """Exclusions and assumptions of the figure."""
-    count_ns: int = 0
-    """Time of the count on the calling thread."""
 
     def flops(self, phases: Phase | Iterable[Phase] = HARDWARE_PHASES) -> int | None:
         """Return the operations of these phases, or None without a figure."""

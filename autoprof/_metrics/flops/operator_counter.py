@@ -5,12 +5,10 @@ from __future__ import annotations
 import gc
 import sys
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import ref
 
 import torch
@@ -20,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ...frame import Phase
+from .count_table import CountTable, Repeats
 from .flop_count import TOO_LONG, FlopKey, Kind, Uncountable
 from .formulas import Formula, is_heavy
 from .unfused_attention import AttentionDetector
@@ -28,35 +27,46 @@ _task = torch._C._current_graph_task_id
 _NOT_IN_BACKWARD: Final = -1
 
 
+class _Owner(NamedTuple):
+    """The innermost module that an operator belongs to, and the table of the call that it is counted in."""
+
+    fqn: str
+    table: CountTable
+
+
 class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Count the FLOPs of every operator, and run it on fake tensors to get its shapes.
 
     torch's own ``FlopCounterMode`` has the same formulas; it has no phases of a checkpointed model, no data types, and
     counts zero for operators without a formula. A backward operator belongs to the module whose forward made its
-    autograd node. Nodes are numbered in order of creation, so the numbers at each module's begin and end suffice. After
-    ``limit`` operators it raises ``Uncountable``.
+    autograd node. Nodes are numbered in order of creation, so the numbers at each module's begin and end suffice.
+    Before an operator where it no longer ``goes_on`` it raises
+    ``Uncountable``.
     """
 
-    def __init__(self, mode: FakeTensorMode, limit: float = inf) -> None:
+    def __init__(self, mode: FakeTensorMode, goes_on: Callable[[], bool] = lambda: True) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.stopped = False
-        """Whether the count was stopped at the limit; the model may catch the exception."""
-        self._left = limit
-        self.rows: Counter[FlopKey] = Counter()
-        self.moved: Counter[tuple[str, Phase]] = Counter()
-        self.operators: Counter[tuple[str, Phase]] = Counter()
-        self.uncounted: Counter[str] = Counter()
-        self.attention: Counter[tuple[str, bool]] = Counter()
+        """Whether the count was stopped; the model may catch the exception."""
+        self._goes_on = goes_on
+        self.whole = CountTable()
+        """The operations of the call; those of repeated calls inside have tables of their own."""
         self._attention_detector = AttentionDetector()
         self.failure: tuple[BaseException, str] | None = None
         """The first exception that left a module in the forward, and that module."""
         self.formulas: Mapping[Any, Formula] = {}
         self._mode = mode
         self._created: list[ref[Tensor]] = []
-        self._in_backward = False
-        self._stacks: dict[int, list[str]] = {}
+        self.in_backward = False
+        """Whether the backward pass of the model runs."""
+        self.repeats: list[Repeats] = []
+        """The repeated calls."""
+        self.differentiated_inside = False
+        """Whether one of them was differentiated in the forward, where its gradients have no graph."""
+        self._is_unseen = False
+        self._stacks: dict[int, list[_Owner]] = {}
         self._numbers = [-1]
-        self._owners = [""]
+        self._owners = [_Owner("", self.whole)]
 
     def follow_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Hook the modules of the copy, to know where each begins and ends."""
@@ -64,21 +74,55 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             module.register_forward_pre_hook(partial(self._enter, fqn), prepend=True)
             module.register_forward_hook(partial(self._leave, fqn), always_call=True)
 
+    @property
+    def are_repeats_sound(self) -> bool:
+        """Whether each repeated call that ran backward repeats one that did."""
+        made = (one.table.has_backward for one in self.repeats if one.backward)
+        return not self.differentiated_inside and all(made)
+
+    @property
+    def table(self) -> CountTable:
+        """The table of the module call that runs in the forward."""
+        return self._owner()[1].table
+
     @contextmanager
-    def backward(self) -> Iterator[None]:
-        """The backward pass of the model. A gradient that a forward computes itself belongs to the forward."""
-        self._in_backward = True
+    def counting_in(self, table: CountTable) -> Iterator[None]:
+        """Count the forward of the innermost module, and its backward, in this table."""
+        stack = self._stacks[_NOT_IN_BACKWARD]
+        outer = stack[-1]
+        stack[-1] = outer._replace(table=table)
+        self._mark(stack[-1], _next_number())
         try:
             yield
         finally:
-            self._in_backward = False
+            stack[-1] = outer
+            self._mark(outer, _next_number())
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """Count no operator inside: it is none of the model's."""
+        before, self._is_unseen = self._is_unseen, True
+        try:
+            yield
+        finally:
+            self._is_unseen = before
+
+    @contextmanager
+    def backward(self) -> Iterator[None]:
+        """The backward pass of the model. A gradient that a forward computes itself belongs to the forward."""
+        self.in_backward = True
+        try:
+            yield
+        finally:
+            self.in_backward = False
             self._stacks.clear()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.prim.device.default and len(args) == 1 and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # called twice for every operator
-        self._left -= 1
-        if self._left < 0:  # a loop over time has thousands of operators in a few modules
+        if self._is_unseen:
+            return func(*args, **(kwargs or {}))
+        if not self._goes_on():  # a loop over time has thousands of operators in a few modules
             self.stopped = True
             raise Uncountable(TOO_LONG)
         kwargs = kwargs or {}
@@ -96,21 +140,22 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **kwargs)
         made = [one for one in tree_leaves(result) if isinstance(one, Tensor)]
         self._created += map(ref, made)
-        if not func.is_view and (not self._in_backward or _task() != _NOT_IN_BACKWARD):  # else it makes the gradients
+        if not func.is_view and (not self.in_backward or _task() != _NOT_IN_BACKWARD):  # else it makes the gradients
             phase, owner = self._owner()
             if formula is None:  # products read each byte for many operations
-                self.moved[owner, phase] += _bytes_moved(name, args, made)
-            self.operators[owner, phase] += len(made) * _groups(func, args)
+                owner.table.moved[owner.fqn, phase] += _bytes_moved(name, args, made)
+            owner.table.operators[owner.fqn, phase] += len(made) * _groups(func, args)
         flops = 0 if formula is None else formula(*args, **kwargs, out_val=result)
         if (
-            not self._in_backward
+            not self.in_backward
             and (found := self._attention_detector.follow(name, args, result, int(flops))) is not None
         ):
-            self.attention[self._owner()[1], found[1]] += found[0]
+            owner = self._owner()[1]
+            owner.table.attention[owner.fqn, found[1]] += found[0]
         if formula is not None:
             self._count(str(packet), name, args, flops)
         elif is_heavy(namespace, name):
-            self.uncounted[str(packet)] += 1
+            self._owner()[1].table.uncounted[str(packet)] += 1
         return result
 
     def find_leak(self) -> str | None:
@@ -126,17 +171,17 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _count(self, packet: str, name: str, args: Any, flops: int) -> None:
         dtype = next((arg.dtype for arg in args if isinstance(arg, Tensor)), None)
         if dtype is None or dtype.is_complex:  # a complex product is four real ones in some kernels, three in others
-            self.uncounted[f"{packet} of complex numbers"] += 1
+            self._owner()[1].table.uncounted[f"{packet} of complex numbers"] += 1
             return
         phase, owner = self._owner()
         kind = Kind(str(dtype).removeprefix("torch."), "conv" if "conv" in name else "matmul")
-        self.rows[FlopKey(owner, phase, kind)] += int(flops)
+        owner.table.rows[FlopKey(owner.fqn, phase, kind)] += int(flops)
 
-    def _owner(self) -> tuple[Phase, str]:
-        task = _task() if self._in_backward else _NOT_IN_BACKWARD
+    def _owner(self) -> tuple[Phase, _Owner]:
+        task = _task() if self.in_backward else _NOT_IN_BACKWARD
         stack = self._stacks.get(task)
         if task == _NOT_IN_BACKWARD:
-            return Phase.FORWARD, stack[-1] if stack else ""
+            return Phase.FORWARD, stack[-1] if stack else self._owners[0]
         if not torch.is_grad_enabled():  # autograd runs nodes with gradients off; a recompute needs them on
             return Phase.BACKWARD, self._owner_of_node()
         if stack:
@@ -146,28 +191,29 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._mark(owner, _next_number() - 1)
         return Phase.RECOMPUTE, owner
 
-    def _owner_of_node(self) -> str:
+    def _owner_of_node(self) -> _Owner:
         node = torch._C._current_autograd_node()
         if node is None:
-            return ""
+            return self._owners[0]
         return self._owners[bisect_right(self._numbers, node._sequence_nr()) - 1]
 
-    def _mark(self, owner: str, number: int) -> None:
+    def _mark(self, owner: _Owner, number: int) -> None:
         self._numbers.append(max(number, self._numbers[-1]))
         self._owners.append(owner)
 
     def _enter(self, fqn: str, module: nn.Module, args: Any) -> None:
-        self._stacks.setdefault(_task() if self._in_backward else _NOT_IN_BACKWARD, []).append(fqn)
-        self._mark(fqn, _next_number())
+        place = _Owner(fqn, self._owner()[1].table)
+        self._stacks.setdefault(_task() if self.in_backward else _NOT_IN_BACKWARD, []).append(place)
+        self._mark(place, _next_number())
 
     def _leave(self, fqn: str, module: nn.Module, args: Any, output: Any) -> None:
         error = sys.exc_info()[1]
         if error is not None and (self.failure is None or self.failure[0] is not error):
             self.failure = (error, fqn)
-        task = _task() if self._in_backward else _NOT_IN_BACKWARD
+        task = _task() if self.in_backward else _NOT_IN_BACKWARD
         stack = self._stacks[task]
         stack.pop()
-        outside = "" if task == _NOT_IN_BACKWARD else self._owner_of_node()
+        outside = self._owners[0] if task == _NOT_IN_BACKWARD else self._owner_of_node()
         self._mark(stack[-1] if stack else outside, _next_number())
 
     def _all_fake(self, func: Any, value: Any) -> Any:
