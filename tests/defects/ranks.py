@@ -10,7 +10,7 @@ import torch.distributed as dist
 from gloo_ranks import RankClock, join_group, spawn_ranks
 from torch import Tensor, nn
 
-from autoprof._session import training_steps
+from autoprof._session import step_recording
 from autoprof._storage.runs import read_run
 from autoprof.diagnose import diagnose, evidence_of_run
 from autoprof.summary import Summary
@@ -101,7 +101,7 @@ def train_rank(rank: int, world_size: int, meeting: str, folder: str, broken: bo
     store = join_group(meeting, rank, world_size)
     try:
         clock = RankClock(rank, world_size, store)
-        training_steps.time_ns = lambda: BEGAN_NS + rank * AHEAD_NS + clock.now_ns
+        step_recording.time_ns = lambda: BEGAN_NS + rank * AHEAD_NS + clock.now_ns
         torch.manual_seed(0)
         slow = broken and rank == world_size - 1
         model = nn.parallel.DistributedDataParallel(TwoParts(clock, 10, 30 if slow else 10))
