@@ -28,7 +28,7 @@ CONSTRAINTS := $(VENV)/.constraints
 RUN := $(VENV)/bin/python
 DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/marks/*.[ch])
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/capture/marks/*.[ch])
 # By a path, not by a finder of setuptools: from the folder above a clone, whose name is that of the package, a finder comes too
 # late.
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) \
@@ -164,4 +164,4 @@ gpu:
 	$(PYTHON) -m benchmarks gpu $(if $(filter sim,$(DEVICE)),--quick)
 
 clean:
-	rm -rf .venv .venv-newest build dist *.egg-info autoprof/_capture/marks/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-newest build dist *.egg-info autoprof/capture/marks/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

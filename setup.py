@@ -8,7 +8,7 @@ from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 
-MARKS = "autoprof/_capture/marks"
+MARKS = "autoprof/capture/marks"
 source_hash = runpy.run_path(f"{MARKS}/source_hash.py")["source_hash"](Path(MARKS))
 
 # The extension is optional, and pip hides its errors: an installation that could record nothing ends here instead.
@@ -23,7 +23,7 @@ setup(
     package_dir={"autoprof.demo": "examples/demo"},
     ext_modules=[
         Extension(
-            "autoprof._capture.marks._c",
+            "autoprof.capture.marks._c",
             sources=sorted(glob(f"{MARKS}/*.c")),
             depends=[f"{MARKS}/native.h"],
             define_macros=[("SOURCE_HASH", f'"{source_hash}"')],

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 import autoprof
-from autoprof._capture.marks.native import extension
+from autoprof.capture.marks.native import extension
 
 PHASES = {"forward", "backward", "optimizer"}
 

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._core.other_project import warn_of_other_project
-from ._core.version import VERSION
+from .base.other_project import warn_of_other_project
+from .base.version import VERSION
 from .errors import AutoprofError, ConfigError, MissingExtra, OutputError, SessionError, TargetError
 
 if TYPE_CHECKING:
-    from ._capture.hooks.function import log_timing, span, timed
-    from ._session.builder import instrument
-    from ._session.deep_capture import deep_capture
-    from ._session.session import Session
-    from ._storage.runs import Run, read_run
-    from ._targets import suggest_targets
-    from .frame import Phase, Span, StepFrame
+    from .base.frame import Phase, Span, StepFrame
+    from .base.storage.runs import Run, read_run
+    from .base.summary import Finding, Row, Summary
+    from .capture.hooks.function import log_timing, span, timed
+    from .session.builder import instrument
+    from .session.deep_capture import deep_capture
+    from .session.session import Session
     from .sinks import Config, Sink
-    from .summary import Finding, Row, Summary
+    from .targets import suggest_targets
 
 warn_of_other_project(__file__)
 
@@ -57,22 +57,22 @@ __all__ = [
 
 _LAZY = {
     "Config": "sinks",
-    "Finding": "summary",
-    "Phase": "frame",
-    "Row": "summary",
-    "Run": "_storage.runs",
-    "Session": "_session.session",
+    "Finding": "base.summary",
+    "Phase": "base.frame",
+    "Row": "base.summary",
+    "Run": "base.storage.runs",
+    "Session": "session.session",
     "Sink": "sinks",
-    "Span": "frame",
-    "StepFrame": "frame",
-    "Summary": "summary",
-    "deep_capture": "_session.deep_capture",
-    "instrument": "_session.builder",
-    "log_timing": "_capture.hooks.function",
-    "read_run": "_storage.runs",
-    "span": "_capture.hooks.function",
-    "suggest_targets": "_targets",
-    "timed": "_capture.hooks.function",
+    "Span": "base.frame",
+    "StepFrame": "base.frame",
+    "Summary": "base.summary",
+    "deep_capture": "session.deep_capture",
+    "instrument": "session.builder",
+    "log_timing": "capture.hooks.function",
+    "read_run": "base.storage.runs",
+    "span": "capture.hooks.function",
+    "suggest_targets": "targets",
+    "timed": "capture.hooks.function",
 }
 
 
@@ -81,13 +81,13 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         from importlib import import_module
 
-        from ._process.gc_paused import GcPaused, age_all
+        from .base.process.gc_paused import GcPaused, age_all
 
-        if _LAZY[name].startswith(("_session", "_capture", "_targets")):
+        if _LAZY[name].startswith(("session", "capture", "targets")):
             import_module("torch")
         with GcPaused():
             value = globals()[name] = getattr(import_module(f".{_LAZY[name]}", __name__), name)
-            from . import _reports  # noqa: F401 (a notebook shows a summary through it)
+            from . import reports  # noqa: F401 (a notebook shows a summary through it)
 
             age_all()
         return value

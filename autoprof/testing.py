@@ -18,11 +18,11 @@ import numpy as np
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from ._session.builder import open_session as _open_session
-from ._session.session import Session
+from .base.frame import NOT_MEASURED, Layout, Span, StepFrame
+from .base.summary import Summary
 from .devices import Clock, ClockLimits, DeviceClock, EventSource, HostClock, Memory, Place
-from .frame import NOT_MEASURED, Layout, Span, StepFrame
-from .summary import Summary
+from .session.builder import open_session as _open_session
+from .session.session import Session
 
 if TYPE_CHECKING:
     from .sinks import Config, Sink

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import compress
 from typing import Any
 
-from autoprof._capture.marks.codes import KIND_MASK, VALUE_KINDS
-from autoprof._metrics import Metrics
+from autoprof.capture.marks.codes import KIND_MASK, VALUE_KINDS
+from autoprof.probes.metrics import Metrics
 
 OPTIONS = {"sinks": {}, "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None}}
 

@@ -15,8 +15,8 @@ BUILD: Final = ROOT / "build" / "evidence"
 """The folder of raw results and of pages without a header; git ignores it."""
 CHECKOUTS: Final = Path(os.environ.get("EVIDENCE_CHECKOUTS", BUILD / "checkouts"))
 """The folder of the repositories whose scripts are run."""
-_COST: Final = ("_capture", "_core", "_resolve", "_session", "_stats", "sinks")
-_PROGRAMS: Final = ("_capture", "_metrics", "_resolve", "_session", "_stats", "_targets", "diagnose")
+_COST: Final = ("capture", "base", "resolve", "session", "base/stats", "sinks")
+_PROGRAMS: Final = ("capture", "probes/metrics", "resolve", "session", "base/stats", "targets", "diagnose")
 _ZOO: Final = ("torchvision", "timm", "transformers", "diffusers")
 
 
@@ -80,14 +80,14 @@ PARTS: Final = (
         "steps",
         "What do whole steps and processes cost, how long are the longest steps, and does memory grow?",
         "benchmarks.steps --page {page} --raw {raw}",
-        (*_COST, "_launch", "_metrics", "_storage"),
+        (*_COST, "frontends/launch", "probes/metrics", "base/storage"),
         15,
     ),
     Part(
         "truth",
         "Are module times true?",
         "benchmarks.truth --page {page} --raw {raw}",
-        ("_capture", "_core", "_resolve"),
+        ("capture", "base", "resolve"),
         6,
         packages=_ZOO[:3],
     ),
@@ -119,7 +119,7 @@ PARTS: Final = (
         "zoo",
         "Are results unchanged?",
         "tests.zoo --each 2 --page {page}",
-        ("_capture", "_core", "_process", "compat", "probes"),
+        ("capture", "base", "base/process", "compat", "probes"),
         10,
         packages=_ZOO,
     ),
@@ -127,33 +127,33 @@ PARTS: Final = (
         "compiled_known",
         "Are rows inside compiled graphs true?",
         "benchmarks.compiled known --page {page} --raw {raw}",
-        ("_capture",),
+        ("capture",),
         12,
     ),
     Part(
         "compiled_models",
         "Has every kernel of compiled models an owner?",
         "benchmarks.compiled models --page {page} --raw {raw}",
-        ("_capture",),
+        ("capture",),
         8,
         packages=("transformers",),
     ),
     Part(
         "ranks", "What does it cost on several ranks?", "benchmarks.ranks --page {page} --raw {raw}",
-        ("_ranks", "_session"), 6
+        ("ranks", "session"), 6
     ),
     Part(
         "rank_faults",
         "Is the slow rank named?",
         "benchmarks.rank_faults --page {page} --raw {raw}",
-        ("_ranks", "diagnose"),
+        ("ranks", "diagnose"),
         12,
     ),
     Part(
         "scripts",
         "Does `autoprof run` find the training?",
         f"benchmarks.scripts --checkouts {CHECKOUTS} --page {{page}} --raw {{raw}}",
-        ("_launch", "_session", "_targets"),
+        ("frontends/launch", "session", "targets"),
         6,
     ),
     Part("gpu", "What does it cost on a GPU?", "benchmarks.gpu --page {page} --raw {raw}",
@@ -170,7 +170,7 @@ PARTS: Final = (
         "gpu_compiled",
         "What does compilation gain, by module?",
         "benchmarks.gpu.compiled --page {page}",
-        ("_capture", "devices"),
+        ("capture", "devices"),
         5,
         needs=GPU,
     ),

@@ -1,7 +1,7 @@
 """Medians over rounds, paired with the bare run of the same round, with intervals from the bootstrap.
 
-The intervals of ``autoprof._stats.intervals`` are for the median of one column. A ratio of costs combines the medians
-of three columns of the same rounds, whose common noise cancels only if the rounds are resampled together.
+The intervals of ``autoprof.base.stats.intervals`` are for the median of one column. A ratio of costs combines the
+medians of three columns of the same rounds, whose common noise cancels only if the rounds are resampled together.
 """
 
 from __future__ import annotations

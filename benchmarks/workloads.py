@@ -11,8 +11,8 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from autoprof._targets import select_targets
 from autoprof.sinks import load_config
+from autoprof.targets import select_targets
 
 from .gpt import SmallGPT
 

@@ -21,7 +21,7 @@ WIDTH = 100
 """Characters of a signature on one line; a longer one has a line for each parameter."""
 HEAD = """# Public API
 
-Everything a program may rely on. Names with a leading underscore, and packages such as `autoprof._capture`, are
+Everything a program may rely on. Names with a leading underscore, and packages such as `autoprof.capture`, are
 internal and change without notice. Times are integers of nanoseconds and sizes integers of bytes, unless the name of a
 value has another unit.
 

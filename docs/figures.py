@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof.cli import main as run_autoprof
 from autoprof.compat.global_timer import MyTimer
 from autoprof.compat.timer_logs import load_timer_logs, plot_timeline
 from autoprof.compat.timing_logger import TimingLogger
+from autoprof.frontends.cli import main as run_autoprof
 from autoprof.logs import load_logs, plot_metrics
 
 FOLDER = Path(__file__).with_name("figures")

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from autoprof._core.options import field_docs
+from autoprof.base.options import field_docs
 from autoprof.config.describe import is_section, parts, strip_none
 from autoprof.config.json_schema import json_schema
 from autoprof.config.legacy import BLOCK, LegacyLog

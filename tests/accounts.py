@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autoprof._core.allowance import Allowance
-from autoprof._session.account import Account, Part
+from autoprof.base.allowance import Allowance
+from autoprof.session.account import Account, Part
 
 
 class FakeRun:

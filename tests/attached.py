@@ -6,9 +6,9 @@ from typing import Any
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
-from autoprof._capture.hooks.call_sites import table
-from autoprof._capture.hooks.module import ModuleProbe
-from autoprof._process import lifecycle
+from autoprof.base.process import lifecycle
+from autoprof.capture.hooks.call_sites import table
+from autoprof.capture.hooks.module import ModuleProbe
 from autoprof.diagnose import Diagnosis
 
 

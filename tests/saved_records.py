@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from math import inf
 from pathlib import Path
 
-from autoprof._storage.records import RECORDS, RecordWriter
-from autoprof.frame import StepFrame
+from autoprof.base.frame import StepFrame
+from autoprof.base.storage.records import RECORDS, RecordWriter
 
 
 def write_records(folder: Path, frames: Iterable[StepFrame]) -> Path:

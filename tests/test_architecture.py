@@ -16,36 +16,12 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._process.replace import Replacement
+from autoprof.base.process.replace import Replacement
 from autoprof.testing import ListSink
+from docs.rooms import BESIDE, PAGE, imports, module_of, ordered, room_of, rooms, with_table
 
 HOUSE = Path(autoprof.__file__).parent
-ROOMS = {
-    "core": "errors _core frame summary",
-    "process": "_process",
-    "stats": "_stats",
-    "storage": "_storage",
-    "ranks": "_ranks",
-    "devices": "devices",
-    "config": "config",
-    "targets": "_targets",
-    "capture": "_capture",
-    "resolve": "_resolve",
-    "probes": "probes",
-    "diagnose": "diagnose",
-    "reports": "_reports",
-    "flight": "_flight",
-    "metrics": "_metrics",
-    "sinks": "sinks",
-    "session": "_session",
-    "tools": "compare logs testing doctor",
-    "frontends": "_launch integrations compat",
-    "cli": "cli __main__",
-}
-"""The rooms in order, each with its modules and packages."""
-MAX_ROOMS = 20
-ROOM_OF = {name: room for room, names in ROOMS.items() for name in names.split()}
-ORDER = list(ROOMS)
+MAX_ROOMS = 16
 HOLDS = {
     "OpenSession": "LoaderProbe TrainingHooks TrainingSteps SessionProbes Pipeline UnseenModules "
     "CompiledGraphs Recorder Notes",
@@ -86,43 +62,6 @@ PUBLIC = [
 ]  # fmt: skip
 
 
-def _module(path: Path) -> str:
-    """The dotted name of a file below the package."""
-    parts = path.relative_to(HOUSE).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _room(module: str) -> str | None:
-    """The room of a module; None for the package's own ``__init__``."""
-    return ROOM_OF.get(module.split(".")[0])
-
-
-def _imports(path: Path) -> list[tuple[int, str]]:
-    """Every module of ours that a file imports, with the line.
-
-    A public name counts as the module that has it; ``import autoprof`` as the session, the last room with such a name.
-    """
-    package = path.relative_to(HOUSE).parts[:-1]
-    found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names if alias.name.split(".")[0] == "autoprof"]
-            found += [(node.lineno, name.removeprefix("autoprof").strip(".") or "_session") for name in names]
-        if not isinstance(node, ast.ImportFrom):
-            continue
-        if node.level:
-            base = package[: len(package) - node.level + 1]
-        elif node.module and node.module.split(".")[0] == "autoprof":
-            base = ()
-        else:
-            continue
-        names = (node.module or "").removeprefix("autoprof").strip(".") if not node.level else node.module or ""
-        base = (*base, *(part for part in names.split(".") if part))
-        modules = [".".join((*base, alias.name)) for alias in node.names]
-        found += [(node.lineno, autoprof._LAZY.get(module, module)) for module in modules]
-    return found
-
-
 def _imports_by_name(path: Path) -> set[str]:
     """Every module of ours that a file names in a call of ``import_module``."""
     calls = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
@@ -131,44 +70,47 @@ def _imports_by_name(path: Path) -> set[str]:
 
 
 def test_every_module_has_a_room() -> None:
-    """A file that the plan does not name has no place in the house, which has at most twenty rooms."""
-    names = {path.relative_to(HOUSE).parts[0].removesuffix(".py") for path in HOUSE.rglob("*.py")} - {"__init__"}
-    assert names == set(ROOM_OF)
-    assert len(ROOMS) <= MAX_ROOMS
+    """The rooms are the folders of the package, at most sixteen; four modules stand beside them."""
+    assert {path.stem for path in HOUSE.glob("*.py")} == set(BESIDE)
+    assert len(rooms()) <= MAX_ROOMS
 
 
 def test_imports_run_one_way() -> None:
-    """A room imports only from the rooms before it on the plan."""
-    back = []
-    for path in sorted(HOUSE.rglob("*.py")):
-        room = _room(_module(path))
-        if room is None:
-            continue
-        for line, module in _imports(path):
-            other = _room(module)
-            if other is not None and ORDER.index(other) > ORDER.index(room):
-                back.append(f"{path.relative_to(HOUSE)}:{line}: {room} imports {other}, which comes later")
-    assert not back, "\n".join(back)
+    """The rooms have an order in which each imports only from those before it, as the page shows it."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_table(page), "python -m docs.rooms renews the table"
 
 
 def test_imports_by_name_run_one_way() -> None:
     """No room is reached around the plan."""
-    pairs = {(_room(_module(path)), _room(name)) for path in HOUSE.rglob("*.py") for name in _imports_by_name(path)}
-    assert not {(room, other) for room, other in pairs if room and ORDER.index(other) > ORDER.index(room)}
+    order = ordered()
+    for path in HOUSE.rglob("*.py"):
+        room = path.relative_to(HOUSE).parts[0]
+        later = order[order.index(room) + 1 :] if room in order else []
+        assert not {name for name in _imports_by_name(path) if room_of(name) in later}
+
+
+def test_an_underscore_is_imported_inside_its_room_alone() -> None:
+    """A module whose name begins with an underscore belongs to its room."""
+    private = {
+        f"{one.importer}:{one.line}: {one.imported}"
+        for one in imports()
+        if room_of(one.importer) != room_of(one.imported)
+        for part in one.imported.split(".")
+        if part.startswith("_") and not part.startswith("__")
+    }
+    assert private == set()
 
 
 def test_no_module_imports_one_that_imports_it() -> None:
     """Within a room too the imports run one way, those inside functions and for types included."""
-    modules = {_module(path) or "(root)" for path in HOUSE.rglob("*.py")}
-    graph: dict[str, set[str]] = {}
-    for path in HOUSE.rglob("*.py"):
-        names = [name.split(".") for _, name in _imports(path)]
-        found = {
-            next((one for at in range(len(parts), 0, -1) if (one := ".".join(parts[:at])) in modules), "")
-            for parts in names
-        }
-        graph[_module(path) or "(root)"] = found - {""}
-    TopologicalSorter(graph).prepare()  # raises CycleError with the modules of a circle
+    modules = {module_of(path) for path in HOUSE.rglob("*.py")}
+    graph: dict[str, set[str]] = {module: set() for module in modules}
+    for one in imports():
+        parts = one.imported.split(".")
+        names = (".".join(parts[:at]) for at in range(len(parts), 0, -1))
+        graph[one.importer].add(next((name for name in names if name in modules), ""))
+    TopologicalSorter({module: found - {""} for module, found in graph.items()}).prepare()  # raises CycleError
 
 
 def test_public_names_are_a_list() -> None:
@@ -200,7 +142,7 @@ def test_a_session_without_a_written_configuration_loads_no_parser(tmp_path: Pat
     assert found.stderr.strip() == "[]"
 
 
-TOOLS = ("cli", "compare", "compat", "doctor", "logs")
+TOOLS = ("compat", "frontends", "logs")
 """Rooms that no step of a training runs."""
 IMPORTS_MASKED_ARRAYS = {"median", "percentile", "quantile", "nanmedian", "nanpercentile", "nanquantile", "unique"}
 
@@ -226,12 +168,13 @@ def test_a_command_loads_no_other_command() -> None:
     """
     code = (
         "import sys, argparse; argparse.ArgumentParser(); had = 'inspect' in sys.modules; "
-        "from autoprof.cli import make_parser; make_parser('run'); "
-        "print(sorted(name for name in sys.modules if name.startswith('autoprof.cli.') and '._' not in name), "
+        "from autoprof.frontends.cli import make_parser; make_parser('run'); "
+        "commands = (name for name in sys.modules if name.startswith('autoprof.frontends.cli.') and '._' not in name); "
+        "print(sorted(commands), "
         "'inspect' in sys.modules and not had)"
     )
     found = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "['autoprof.cli.run'] False"
+    assert found.stdout.strip() == "['autoprof.frontends.cli.run'] False"
 
 
 def test_functions_are_short() -> None:
@@ -311,10 +254,8 @@ def _rows(page: str, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_the_page_draws_both_graphs() -> None:
-    """``docs/architecture.md`` has the rooms in their order, and which object holds which."""
-    page = (HOUSE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rooms = {row[0]: " ".join(re.findall(r"`(\w+)`", row[1])) for row in _rows(page, "Which module imports which?")}
-    assert (list(rooms), rooms) == (ORDER, ROOMS)
+def test_the_page_shows_which_object_holds_which() -> None:
+    """``docs/architecture.md`` has the objects in their order."""
+    page = PAGE.read_text(encoding="utf-8")
     held = {row[0].strip("`"): set(re.findall(r"`(\w+)`", row[1])) for row in _rows(page, "Which object holds which?")}
     assert held == {name: set(others.split()) for name, others in HOLDS.items()}

@@ -11,8 +11,8 @@ import torch
 from forking_python import ForkingPython
 
 import autoprof
-from autoprof.cli import main, make_parser
-from autoprof.cli._common import EXIT_STATUS
+from autoprof.frontends.cli import main, make_parser
+from autoprof.frontends.cli._common import EXIT_STATUS
 
 
 def _saved_run(output: Path, *, closed: bool) -> Path:

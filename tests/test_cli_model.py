@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autoprof.cli import main
+from autoprof.frontends.cli import main
 
 NET = """
 from torch import nn

@@ -54,7 +54,7 @@ def test_an_exception_that_cuts_the_end_short_leaves_it_running(monkeypatch: pyt
     before = signal.signal(signal.SIGTERM, strike)
     try:
         with open_session(nn.Identity(), QUIET, clock=HostClock()) as session:
-            monkeypatch.setattr("autoprof._process.gc_paused.gc.enable", late)
+            monkeypatch.setattr("autoprof.base.process.gc_paused.gc.enable", late)
             session.step()
             with pytest.raises(TimeoutError):
                 session.summary()

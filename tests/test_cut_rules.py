@@ -6,8 +6,8 @@ import yaml
 from torch import nn
 
 import autoprof
-from autoprof._targets import CutGroup, CutRules, first_cut, group_tree, select_targets
 from autoprof.sinks import load_config, parse_config
+from autoprof.targets import CutGroup, CutRules, first_cut, group_tree, select_targets
 
 
 def block(width=4):

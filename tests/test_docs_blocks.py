@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from forking_python import ForkingPython
 
-from autoprof.cli import COMMANDS, make_parser
+from autoprof.frontends.cli import COMMANDS, make_parser
 from autoprof.sinks import parse_config
 from docs.blocks import ROOT, Block, Folder, blocks_of, needs_runs, part_of, runs_here, sample_runs
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from autoprof._capture.hooks.module import ModuleProbe
-from autoprof.cli import main
-from autoprof.doctor import CheckVerdict, Report, Result, Subject, examine
-from autoprof.doctor.trial import digest
+from autoprof.capture.hooks.module import ModuleProbe
+from autoprof.frontends.cli import main
+from autoprof.frontends.doctor import CheckVerdict, Report, Result, Subject, examine
+from autoprof.frontends.doctor.trial import digest
 
 OK, WARNING, PROBLEM, UNKNOWN = CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.PROBLEM, CheckVerdict.UNKNOWN
 
@@ -195,7 +195,7 @@ class TestCommand:
         self, factories: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """All other checks are shown, too."""
-        monkeypatch.setattr("autoprof._capture.marks.native.extension", None)
+        monkeypatch.setattr("autoprof.capture.marks.native.extension", None)
         assert main(["doctor", "--model", f"{factories}:healthy"]) == 1
         shown = " ".join(capsys.readouterr().out.split())
         assert "problem installation autoprof's extension in C was built from other sources" in shown

@@ -115,7 +115,7 @@ def test_an_old_page_states_the_folders_that_changed(tmp_path: Path) -> None:
     (tmp_path / part.code[0] / "new.py").write_text("x = 1")
     old = pages.Page(pages.stated(page.text, pages.changed_since(page, tmp_path)))
     assert old.changed == [part.code[0]]
-    assert "> **Older than the code**: `autoprof/_capture` changed since." in old.text
+    assert "> **Older than the code**: `autoprof/capture` changed since." in old.text
     assert pages.stated(old.text, []) == page.text
 
 
@@ -159,6 +159,6 @@ def test_the_release_refuses_old_pages(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(pages, "read", lambda part: part.page)
     monkeypatch.setattr(pages, "changed_since", lambda page: changed.get(page, []))
     assert command.main(["--strict"]) == 0
-    changed[BY_NAME["truth"].page] = ["autoprof/_capture"]
+    changed[BY_NAME["truth"].page] = ["autoprof/capture"]
     assert command.main(["--strict"]) == 1
-    assert "truth: autoprof/_capture" in capsys.readouterr().out
+    assert "truth: autoprof/capture" in capsys.readouterr().out

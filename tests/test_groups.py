@@ -4,8 +4,8 @@ import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
-from autoprof._targets import group_tree
-from autoprof.frame import Phase
+from autoprof.base.frame import Phase
+from autoprof.targets import group_tree
 
 
 class Block(nn.Module):

@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._metrics import flop_meter
-from autoprof._metrics.flops import FlopCount, FlopKey, Kind
-from autoprof._stats import Aggregate
+from autoprof.base.frame import Phase, Span
+from autoprof.base.stats import Aggregate
+from autoprof.base.summary import MemoryRow
 from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
-from autoprof.frame import Phase, Span
-from autoprof.summary import MemoryRow
+from autoprof.probes.metrics import flop_meter
+from autoprof.probes.metrics.flops import FlopCount, FlopKey, Kind
 from autoprof.testing import make_frame
 
 SIZES = (40, 80, 160)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autoprof._core.log import StandardError, logger
+from autoprof.base.log import StandardError, logger
 
 
 @pytest.fixture

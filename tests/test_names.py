@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoprof._core.names import FILE_NAME_LIMIT, clean_name, file_name
+from autoprof.base.names import FILE_NAME_LIMIT, clean_name, file_name
 
 ANY_TEXT = st.text(st.characters(categories=None), max_size=300)  # lone surrogates as well
 NASTY = st.text(st.sampled_from("a./\\ \x1b\x00\n\x85\u2028\u202e\u200b\ud800時…"), max_size=300)

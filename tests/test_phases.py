@@ -12,11 +12,11 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase
-from autoprof._capture.marks.codes import ENTER, LEAVE
-from autoprof.cli import main
-from autoprof.compare import compare_runs
+from autoprof.base.frame import MODULE_PHASES, PhaseTraits
+from autoprof.capture.marks.codes import ENTER, LEAVE
 from autoprof.config.rules import ModulePhase
-from autoprof.frame import MODULE_PHASES, PhaseTraits
+from autoprof.frontends.cli import main
+from autoprof.frontends.compare import compare_runs
 from autoprof.testing import ListSink
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autoprof._core.plugins import PartKind
+from autoprof.base.plugins import PartKind
 
 
 @pytest.fixture

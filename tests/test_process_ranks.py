@@ -8,8 +8,8 @@ import torch.distributed as dist
 from torch import nn
 
 import autoprof
-from autoprof._process import ranks
-from autoprof._process.ranks import launch_name, ranks_of
+from autoprof.base.process import ranks
+from autoprof.base.process.ranks import launch_name, ranks_of
 
 
 @pytest.mark.parametrize(

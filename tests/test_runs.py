@@ -9,10 +9,10 @@ import pytest
 from torch import nn
 
 import autoprof
-from autoprof._storage.runs import FORMAT, RunFolder, read_run
+from autoprof.base.frame import Layout, Phase, StepFrame
+from autoprof.base.storage.runs import FORMAT, RunFolder, read_run
 from autoprof.diagnose import saved_summary
 from autoprof.errors import OutputError
-from autoprof.frame import Layout, Phase, StepFrame
 from tests.saved_records import write_records
 
 

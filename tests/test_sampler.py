@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from autoprof._session.account import RECORDING, TABLE, Part
-from autoprof._session.sampler import Sampler
-from autoprof.frame import FrameRun
+from autoprof.base.frame import FrameRun
+from autoprof.session.account import RECORDING, TABLE, Part
+from autoprof.session.sampler import Sampler
 from autoprof.testing import make_frame
 from tests.accounts import FakeRun
 

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
-from autoprof._targets import Target, select_targets
+from autoprof.base.frame import Phase
 from autoprof.errors import TargetError
-from autoprof.frame import Phase
 from autoprof.sinks import Config, load_config, parse_config
+from autoprof.targets import Target, select_targets
 
 
 class Stage(nn.Module):

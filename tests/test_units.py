@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoprof._core.units import (
+from autoprof.base.units import (
     format_bytes,
     format_ms,
     format_ns,

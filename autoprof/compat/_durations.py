@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..frame import LOGGED_LANE, Layout, Phase, StepFrame
+from ..base.frame import LOGGED_LANE, Layout, Phase, StepFrame
 
 
 class Duration(NamedTuple):

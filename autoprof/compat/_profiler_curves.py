@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch._C._autograd import DeviceType
 
-from .._core.units import format_bytes
-from .._flight.capture import Capture
-from .._reports.figures import COLORS, TWO_COLUMNS_IN, bare, blank_figure, set_title, settle, styled
-from .._reports.text import elide_all, safe
+from ..base.units import format_bytes
 from ..devices import HostMemory
+from ..reports.figures import COLORS, TWO_COLUMNS_IN, bare, blank_figure, set_title, settle, styled
+from ..reports.text import elide_all, safe
+from ..session.flight.capture import Capture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from .._core.units import NS_PER_MS, format_percent
-from .._reports.log import LABEL, RULE, SUM_OF_PARTS, name_cells
-from .._reports.name_tree import NameAverages, NameNode, name_tree
-from .._reports.text import fit
-from .._stats.name_lines import name_lines, walk
-from ..frame import Phase, StepFrame
-from ..summary import Summary
+from ..base.frame import Phase, StepFrame
+from ..base.stats.name_lines import name_lines, walk
+from ..base.summary import Summary
+from ..base.units import NS_PER_MS, format_percent
+from ..reports.log import LABEL, RULE, SUM_OF_PARTS, name_cells
+from ..reports.name_tree import NameAverages, NameNode, name_tree
+from ..reports.text import fit
 
 NUMBERS_WIDTH: Final = len(": avg= 1805.28ms  min= 1799.99ms  max= 1805.28ms  (n=1000)")
 

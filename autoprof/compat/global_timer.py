@@ -22,12 +22,12 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from .._capture.hooks.function import span
-from .._core.failures import contain, describe
-from .._core.names import clean_name
-from .._core.units import NS_PER_MS, NS_PER_S
-from .._process.ranks import rank as rank_here
-from .._storage.line_file import AppendFile
+from ..base.failures import contain, describe
+from ..base.names import clean_name
+from ..base.process.ranks import rank as rank_here
+from ..base.storage.line_file import AppendFile
+from ..base.units import NS_PER_MS, NS_PER_S
+from ..capture.hooks.function import span
 from ..devices import Clock, HostClock, ask_devices
 from ..errors import OutputError
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, TypeVar
 
-from .._flight.capture import FileNames, make_options
-from .._process import lifecycle
-from .._process.ranks import rank
-from .._reports.figures import encode_figure
-from .._reports.text import in_encoding
-from .._session.deep_capture import DeepCapture
-from .._storage.atomic import write_atomic
+from ..base.process import lifecycle
+from ..base.process.ranks import rank
+from ..base.storage.atomic import write_atomic
 from ..errors import SessionError
+from ..reports.figures import encode_figure
+from ..reports.text import in_encoding
+from ..session.deep_capture import DeepCapture
+from ..session.flight.capture import FileNames, make_options
 from ._profiler_curves import SEED_PATTERNS, LayerMemory, ProfilerCurves
 
 Result = TypeVar("Result")

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._core.log import logger
-from .._ranks import median_of_others
-from .._reports.figures import (
+from ..base.log import logger
+from ..errors import OutputError, import_extra
+from ..logs.formats.global_timer import COPIES_NOTE, TimerRecord, TimerRecords, ranks_of_copies
+from ..logs.log_file import LogFile
+from ..ranks import median_of_others
+from ..reports.figures import (
     COLORS,
     TWO_COLUMNS_IN,
     bare,
@@ -19,10 +22,7 @@ from .._reports.figures import (
     settle,
     styled,
 )
-from .._reports.text import elide_all, safe
-from ..errors import OutputError, import_extra
-from ..logs.formats.global_timer import COPIES_NOTE, TimerRecord, TimerRecords, ranks_of_copies
-from ..logs.log_file import LogFile
+from ..reports.text import elide_all, safe
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,27 +24,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from .._capture.hooks.function import LONGEST_NS
-from .._capture.hooks.function import log_timing as record_in_session
-from .._capture.marks.codes import MAX_MARKS
-from .._core.failures import contain, describe
-from .._core.log import logger
-from .._core.names import clean_name
-from .._core.units import NS_PER_S, format_percent
-from .._process.ranks import rank as rank_here
-from .._reports.card import HEALTHY, render_card
-from .._reports.log import LABEL
-from .._reports.name_tree import NameAverages
-from .._stats import Aggregate
-from .._stats.name_lines import parent_name
-from .._storage.line_file import LineFile
+from ..base.failures import contain, describe
+from ..base.frame import Phase
+from ..base.log import logger
+from ..base.names import clean_name
+from ..base.process.ranks import rank as rank_here
+from ..base.stats import Aggregate
+from ..base.stats.name_lines import parent_name
+from ..base.storage.line_file import LineFile
+from ..base.summary import Finding, Summary
+from ..base.units import NS_PER_S, format_percent
+from ..capture.hooks.function import LONGEST_NS
+from ..capture.hooks.function import log_timing as record_in_session
+from ..capture.marks.codes import MAX_MARKS
 from ..devices import HostClock
 from ..diagnose import MIN_STEPS
 from ..errors import OutputError
-from ..frame import Phase
-from ..sinks._base import RunInfo
+from ..reports.card import HEALTHY, render_card
+from ..reports.log import LABEL
+from ..reports.name_tree import NameAverages
+from ..sinks import RunInfo
 from ..sinks.console import ConsoleOptions, ConsoleSink
-from ..summary import Finding, Summary
 from ._durations import Duration, StepBuilder
 from ._timing_log import NUMBERS_WIDTH, render_timing_step, render_timing_summary
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from .._core.names import quoted, visible
+from ..base.names import quoted, visible
 from ..errors import nearest
 from .source import KeyPath, Problem, dotted
 

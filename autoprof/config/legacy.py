@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import Field, ValidationError
 
-from .._core.options import Options
+from ..base.options import Options
 from .describe import explain
 from .source import Problem
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from .._core.log import logger
-from .._core.names import visible
+from ..base.log import logger
+from ..base.names import visible
 from ..errors import ConfigError
 from .describe import explain, shown
 from .legacy import foreign_keys, translate

@@ -8,9 +8,9 @@ from typing import Final, Literal, get_args
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from .._core.names import clean_name, quoted
-from .._core.options import Options
-from ..frame import Phase
+from ..base.frame import Phase
+from ..base.names import clean_name, quoted
+from ..base.options import Options
 
 ModulePhase = Literal[Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD]
 """``MODULE_PHASES`` as a type, which has to be written out."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge
 from pydantic import Field, PrivateAttr, Strict, ValidationInfo, field_validator
 
-from .._core.options import Options
+from ..base.options import Options
 from .rules import FunctionRule, TargetRule
 from .source import Source
 

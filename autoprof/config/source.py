@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
 
-from .._core.names import shorten, visible
+from ..base.names import shorten, visible
 from ..errors import ConfigError
 
 IN_PYTHON: Final = "config"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from .._core.names import shorten, visible
+from ..base.names import shorten, visible
 from ..errors import ConfigError
 from .source import MAX_DEPTH, KeyPath, Problem, Source
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ..frame import Nanoseconds
+from ..base.frame import Nanoseconds
 
 Reading = Any
 """One reading of a clock: an integer of a host clock, a ``Stamp`` with an event of a device clock."""

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import torch
 from torch import Tensor
 
-from .._core.plugins import PartKind
+from ..base.plugins import PartKind
 from ._clock import Clock, HostClock
 from ._memory import HostMemory, Memory
 from ._monitor import TelemetryReader

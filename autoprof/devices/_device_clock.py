@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from torch import Tensor
 
-from ..frame import NOT_MEASURED, Nanoseconds
+from ..base.frame import NOT_MEASURED, Nanoseconds
 from ._clock import Clock, DeviceTimes, Place, Reading, Times
 
 POLL_S: Final = 0.001

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, Final
 
-from .._core.names import quoted
+from ..base.names import quoted
 from ..errors import import_extra
 
 _THROTTLES: Final = {

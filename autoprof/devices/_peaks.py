@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
-from .._core.names import quoted
+from ..base.names import quoted
 
 Arithmetic = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from .._core.units import format_count, format_ms
-from .._resolve.launch_lag import EMPTY_QUEUE_NS
-from .._stats.intervals import Interval, median_from_quantiles
-from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
-from ..probes._call_table import CallTable, Site, TimedCall
+from ..base.frame import NOT_MEASURED, TRAINING_LANE, StepFrame
+from ..base.stats.intervals import Interval, median_from_quantiles
+from ..base.units import format_count, format_ms
+from ..probes import CallTable, Site, TimedCall
 from ..probes.compilations import CompilationProbe, CompiledFunction
+from ..resolve.launch_lag import EMPTY_QUEUE_NS
 from ._bounds import NEARLY_ALL
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..summary import Finding, LedgerEntry
+from ..base.summary import Finding, LedgerEntry
 from ._bounds import MIN_SHARE
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from .._core.units import format_percent
+from ..base.units import format_percent
 from ._bounds import FULL, MIN_SHARE
 from ._evidence import Evidence
 

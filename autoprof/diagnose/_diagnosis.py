@@ -10,22 +10,21 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, Final
 
-from .._capture.hooks.sizes import ModuleSize
-from .._capture.memory import Footprint
-from .._core.allowance import Allowance
-from .._core.units import NS_PER_S
-from .._ranks import RankMonitor
-from .._resolve import RawStep
-from .._resolve.observer import Observer
+from ..base.allowance import Allowance
+from ..base.frame import FrameRun
+from ..base.summary import Summary
+from ..base.units import NS_PER_S
+from ..capture.hooks.sizes import ModuleSize
+from ..capture.memory import Footprint
 from ..devices import heap_bytes
-from ..frame import FrameRun
-from ..probes._call_table import TimedCall
-from ..probes._kept_tensors import KeptTensorsProbe
+from ..probes import KeptTensorsProbe, TimedCall
 from ..probes.compilations import CompilationProbe
 from ..probes.debug_modes import DebugProbe
 from ..probes.log_calls import LogProbe
 from ..probes.sync_calls import SyncProbe
-from ..summary import Summary
+from ..ranks import RankMonitor
+from ..resolve import RawStep
+from ..resolve.observer import Observer
 from ._calls import idle_after_waits_ns, summarize_calls, summarize_compilations
 from ._evidence import MEMORY_KINDS, EvidenceCollector, enough_growth
 from ._facts import RunFacts

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from .._capture.hooks.sizes import ModuleSize
-from .._stats.intervals import Interval, median_from_quantiles
-from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
-from ..summary import Row, Summary
+from ..base.frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
+from ..base.stats.intervals import Interval, median_from_quantiles
+from ..base.summary import Row, Summary
+from ..capture.hooks.sizes import ModuleSize
 from ._bounds import MANY_OPERATORS, SEVERAL
 from ._facts import RunFacts
 from ._rare import PhaseSeries

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..summary import Finding
+from ..base.summary import Finding
 
 Change = Literal[
     "loader.num_workers",

@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from .._capture.hooks.sizes import ModuleSize
-from .._ranks import RankComparison
+from ..capture.hooks.sizes import ModuleSize
 from ..errors import OutputError
-from ..probes._kept_tensors import KeptTensors
+from ..probes import KeptTensors
+from ..ranks import RankComparison
 from ._calls import CallStatistics, CompileStatistics
 from ._environment import Environment
 from ._optimizers import OptimizerInfo

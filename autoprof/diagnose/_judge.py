@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from .._core.plugins import PartKind
-from ..summary import Finding, LedgerEntry, Summary
+from ..base.plugins import PartKind
+from ..base.summary import Finding, LedgerEntry, Summary
 from ._bounds import MIN_SHARE
 from ._claims import settle
 from ._contention import QUIET, conditions, is_crowded

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ..frame import TRAINING_LANE, Phase
-from ..summary import LedgerEntry, Row, State
+from ..base.frame import TRAINING_LANE, Phase
+from ..base.summary import LedgerEntry, Row, State
 from ._contention import contention
 from ._evidence import Evidence, RowCost, RowWork
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .._capture.memory import bytes_of, extents
-from .._core.units import format_bytes
+from ..base.units import format_bytes
+from ..capture.memory import bytes_of, extents
 from ._bounds import MANY
 
 TORCH: Final = "torch"

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .._core.units import count, ordinal
-from .._stats.intervals import Interval, mean_from_moments, mean_ratio
-from .._stats.median import median
-from ..frame import Layout, Nanoseconds, Phase
+from ..base.frame import Layout, Nanoseconds, Phase
+from ..base.stats.intervals import Interval, mean_from_moments, mean_ratio
+from ..base.stats.median import median
+from ..base.units import count, ordinal
 from ._bounds import (
     CAUSE_SHARE,
     GOOD_PART,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ..summary import Finding
+from ..base.summary import Finding
 from ._bounds import MIN_SAMPLES
 from ._evidence import Evidence
 from ._experiment import Experiment

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .._capture.memory import tabulate
-from .._ranks import compare_saved
-from .._stats import Aggregate
-from .._storage.runs import Run
-from ..frame import StepFrame
-from ..summary import Summary
+from ..base.frame import StepFrame
+from ..base.stats import Aggregate
+from ..base.storage.runs import Run
+from ..base.summary import Summary
+from ..capture.memory import tabulate
+from ..ranks import compare_saved
 from ._evidence import Evidence, EvidenceCollector
 from ._facts import RunFacts
 from ._judge import diagnose

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from .._core.units import format_ms, format_percent
-from ..frame import Phase
+from ..base.frame import Phase
+from ..base.units import format_ms, format_percent
 from ._bounds import MIN_SHARE
 from ._contention import is_crowded
 from ._evidence import Evidence

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from .._capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE
-from .._core.units import format_percent
-from .._resolve import RawStep
-from .._stats.intervals import proportion_factors
-from ..frame import BACKWARD_NAME, TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
-from ..probes._call_table import Site
+from ..base.frame import BACKWARD_NAME, TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
+from ..base.stats.intervals import proportion_factors
+from ..base.units import format_percent
+from ..capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE
+from ..probes import Site
 from ..probes.stacks import Sites, StackProbe, StackSample
+from ..resolve import RawStep
 from ._bounds import LARGE_SHARE, MIN_SAMPLES, MIN_SHARE, NEARLY_ALL
 from ._calls import CallSite, call_site, format_place
 

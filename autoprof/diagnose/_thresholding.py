@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .._core.units import format_ms, format_percent
-from .._stats.intervals import Interval
-from ..frame import MODULE_PHASES, Phase
-from ..summary import Finding, Row, Severity, Work
+from ..base.frame import MODULE_PHASES, Phase
+from ..base.stats.intervals import Interval
+from ..base.summary import Finding, Row, Severity, Work
+from ..base.units import format_ms, format_percent
 from ._bounds import CAUSE_SHARE, LARGE_SHARE, MARGIN, MIN_SHARE, MOST, NEARLY_ALL, SEVERAL
 from ._contention import is_crowded
 from ._evidence import Evidence

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..frame import Phase
-from ..summary import WhatIf
+from ..base.frame import Phase
+from ..base.summary import WhatIf
 from ._bounds import MIN_SHARE
 from ._evidence import Evidence
 from ._rule import MIN_STEPS

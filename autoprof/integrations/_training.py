@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from torch import nn
 
-from .._process import lifecycle
-from .._process.ranks import launch_name, world_size
-from .._session.builder import FoundTraining, open_session
-from .._session.session import Session
+from ..base.process import lifecycle
+from ..base.process.ranks import launch_name, world_size
 from ..errors import SessionError
 from ..probes import unwrap_optimizer
+from ..session.builder import FoundTraining, open_session
+from ..session.session import Session
 
 if TYPE_CHECKING:
     from ..sinks import Config, Sink

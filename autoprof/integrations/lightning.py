@@ -10,12 +10,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from .._process.ranks import launch_name
-from ..summary import VALIDATION
+from ..base.process.ranks import launch_name
+from ..base.summary import VALIDATION
 from ._training import Training
 
 if TYPE_CHECKING:
-    from .._session.session import Session
+    from ..session.session import Session
     from ..sinks import Config, Sink
 
 __all__ = ["AutoprofLightningCallback"]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from .._launch.models import find_wrapper
-from .._process.ranks import world_size
-from ..summary import VALIDATION
+from ..base.process.ranks import world_size
+from ..base.summary import VALIDATION
+from ..frontends.launch.models import find_wrapper
 from ._training import SAVING, Training
 
 if TYPE_CHECKING:
-    from .._session.session import Session
+    from ..session.session import Session
     from ..sinks import Config, Sink
 
 __all__ = ["AutoprofCallback"]

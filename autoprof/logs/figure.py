@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .._reports import figures as style
-from .._reports.text import elide, safe
 from ..errors import AutoprofError, nearest
+from ..reports import figures as style
+from ..reports.text import elide, safe
 from .fields import FIELDS, unknown_columns
 
 if TYPE_CHECKING:

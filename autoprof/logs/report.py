@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .._core.units import NS_PER_S, count, format_span
-from .._reports.text import elide, render_rows, safe
+from ..base.units import NS_PER_S, count, format_span
+from ..reports.text import elide, render_rows, safe
 from .fields import FIELDS, METRICS, unknown_columns
 
 if TYPE_CHECKING:

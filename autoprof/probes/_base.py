@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from torch import nn
 
-from .._capture.handle import Handle, Probe
-from .._capture.hooks.module_hooks import Hooks
-from .._capture.hooks.optimizer_hooks import ModelOptimizers
-from .._capture.recorder import Recorder
-from .._core.allowance import Allowance
-from .._core.log import logger
-from .._core.plugins import PartKind
+from ..base.allowance import Allowance
+from ..base.log import logger
+from ..base.plugins import PartKind
+from ..capture.handle import Handle, Probe
+from ..capture.hooks.module_hooks import Hooks
+from ..capture.hooks.optimizer_hooks import ModelOptimizers
+from ..capture.recorder import Recorder
 from ._batches import FetchedBatches
 from ._prefetch import Prefetch
 

@@ -15,7 +15,7 @@ from weakref import ref
 import numpy as np
 import torch
 
-from .._capture.recorder import Recorder
+from ..capture.recorder import Recorder
 from ..devices import Clock
 from ._libraries import is_installed
 

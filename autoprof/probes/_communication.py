@@ -13,7 +13,7 @@ from zlib import crc32
 import torch
 import torch.distributed as dist
 
-from .._process.replace import Listener, call_listeners
+from ..base.process.replace import Listener, call_listeners
 
 UNKNOWN_MEMBERS: Final = " (unknown ranks)"
 """The end of the name of a call in a group whose ranks are unknown."""

@@ -22,7 +22,7 @@ import torch
 from torch.nn import Module
 from torch.optim import Optimizer
 
-from .._core.containers import builtin_base
+from ..base.containers import builtin_base
 from ._call_table import MAX_FRAMES, file_owner
 
 MAX_NODES: Final = 5_000

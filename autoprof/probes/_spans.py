@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from .._capture.marks.codes import ENTER, LEAVE
-from .._capture.recorder import Recorder
+from ..capture.marks.codes import ENTER, LEAVE
+from ..capture.recorder import Recorder
 
 
 class SpanListener:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._capture.hooks.backward import BackwardProbe
+from ..capture.hooks.backward import BackwardProbe
 from ._base import ProbeFactory
 
 PROBE = ProbeFactory(lambda context: BackwardProbe(context.module_hooks.passes) if context.follows_backward else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._capture.hooks.checkpointing import CheckpointMarks, CheckpointProbe
+from ..capture.hooks.checkpointing import CheckpointMarks, CheckpointProbe
 from ._base import ProbeContext, ProbeFactory
 
 

@@ -17,10 +17,10 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from .._capture.marks.codes import ENTER, LEAVE
-from .._capture.recorder import Recorder
-from .._process.replace import Attribute, CallProbe, InCompiler, Replacement, place_of
-from ..frame import Phase
+from ..base.frame import Phase
+from ..base.process.replace import Attribute, CallProbe, InCompiler, Replacement, place_of
+from ..capture.marks.codes import ENTER, LEAVE
+from ..capture.recorder import Recorder
 from ._base import ProbeContext, ProbeFactory
 from ._communication import UNKNOWN_MEMBERS, WaitOperator, has_ranks, mark_waits, members_label
 from ._spans import SpanListener

@@ -15,8 +15,8 @@ from typing import Any
 
 from torch import nn
 
-from .._capture.compiler import around_compiler
-from .._capture.handle import Handle
+from ..capture.compiler import around_compiler
+from ..capture.handle import Handle
 from ._base import ProbeFactory
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._capture.recorder import Recorder
-from .._process.replace import Attribute, CallProbe, Replacement, skip_frames
+from ..base.frame import Phase
+from ..base.process.replace import Attribute, CallProbe, Replacement, skip_frames
+from ..capture.recorder import Recorder
 from ..devices import DEVICES
-from ..frame import Phase
 from ._base import ProbeFactory
 from ._spans import SpanListener
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from .._capture.hooks.backward import BACKWARD
-from .._process.replace import CallProbe, Listener
+from ..base.process.replace import CallProbe, Listener
+from ..capture.hooks.backward import BACKWARD
 from ._base import ProbeFactory
 
 _trace, _profile = sys.gettrace, sys.getprofile

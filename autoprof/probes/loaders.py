@@ -11,10 +11,10 @@ import wrapt
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from .._capture.marks.codes import ENTER, LEAVE, RESUME
-from .._capture.recorder import Recorder
-from .._process.replace import Attribute, CallProbe, Replacement
-from ..frame import Phase
+from ..base.frame import Phase
+from ..base.process.replace import Attribute, CallProbe, Replacement
+from ..capture.marks.codes import ENTER, LEAVE, RESUME
+from ..capture.recorder import Recorder
 from ._base import ProbeContext, ProbeFactory, StepEvents
 from ._batches import FetchedBatches, note_indices, take_size
 from ._prefetch import Prefetch

@@ -15,8 +15,8 @@ from functools import cache
 from threading import get_ident
 from typing import Any, Final
 
-from .._capture.recorder import Recorder
-from .._process.replace import Attribute, CallProbe, InCompiler, Replacement, call_listeners, never_compile
+from ..base.process.replace import Attribute, CallProbe, InCompiler, Replacement, call_listeners, never_compile
+from ..capture.recorder import Recorder
 from ._base import ProbeFactory
 from ._call_table import CallTable, site_of
 

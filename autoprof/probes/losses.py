@@ -17,12 +17,12 @@ import torch
 from torch import nn
 from torch.nn.modules.loss import _Loss
 
-from .._capture import recorder as recorders
-from .._capture.hooks.entry_probe import HookOwner
-from .._capture.hooks.module_hooks import Hooks
-from .._capture.recorder import Recorder
-from .._process.replace import Attribute, CallProbe, Listener, Replacement
-from ..frame import MODULE_PHASES, Phase
+from ..base.frame import MODULE_PHASES, Phase
+from ..base.process.replace import Attribute, CallProbe, Listener, Replacement
+from ..capture import recorder as recorders
+from ..capture.hooks.entry_probe import HookOwner
+from ..capture.hooks.module_hooks import Hooks
+from ..capture.recorder import Recorder
 from ._base import ProbeFactory
 
 LOSS_NAME: Final = re.compile(r"(Loss|Losses|Criterion|CrossEntropy)\d*$")

@@ -8,7 +8,7 @@ from weakref import ref
 
 from torch import nn
 
-from .._process.replace import Attribute, CallProbe, Listener, Replacement
+from ..base.process.replace import Attribute, CallProbe, Listener, Replacement
 from ._base import ProbeContext, ProbeFactory, StepEvents
 
 TRAIN = Replacement(Attribute(nn.Module, "train"))

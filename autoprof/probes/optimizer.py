@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import wrapt
 
-from .._capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks, wrapping_class
-from .._capture.marks.codes import ENTER, LEAVE, RESUME
-from .._capture.recorder import Recorder
-from .._process.replace import Attribute, Replacement
-from ..frame import OPTIMIZER_NAME, Phase
+from ..base.frame import OPTIMIZER_NAME, Phase
+from ..base.process.replace import Attribute, Replacement
+from ..capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks, wrapping_class
+from ..capture.marks.codes import ENTER, LEAVE, RESUME
+from ..capture.recorder import Recorder
 from ._base import ProbeFactory
 
 

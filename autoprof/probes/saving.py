@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager
 from threading import get_ident
 from typing import Any, Final
 
-from .._capture.recorder import Recorder
-from .._process.replace import Attribute, CallProbe, Replacement
+from ..base.process.replace import Attribute, CallProbe, Replacement
+from ..capture.recorder import Recorder
 from ._base import ProbeContext, ProbeFactory, StepEvents
 
 PLACES: Final = {

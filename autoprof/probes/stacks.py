@@ -18,10 +18,10 @@ from time import perf_counter_ns, sleep
 from types import CodeType, FrameType
 from typing import Final, NamedTuple
 
-from .._capture.marks.native import require_extension
-from .._capture.recorder import Recorder
-from .._core.allowance import Allowance
-from .._core.units import NS_PER_S
+from ..base.allowance import Allowance
+from ..base.units import NS_PER_S
+from ..capture.marks.native import require_extension
+from ..capture.recorder import Recorder
 from ._base import ProbeContext, ProbeFactory
 from ._call_table import MAX_FRAMES, Site, file_owner
 

@@ -21,10 +21,10 @@ from typing import Any, Final
 
 import torch
 
-from .._capture.marks.native import require_extension
-from .._capture.recorder import Recorder
-from .._core.allowance import SAMPLED_CALLS, Allowance
-from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
+from ..base.allowance import SAMPLED_CALLS, Allowance
+from ..base.process.replace import Attribute, InCompiler, Make, Replacement, never_compile
+from ..capture.marks.native import require_extension
+from ..capture.recorder import Recorder
 from ..devices import DeviceClock, EventSource, ask_devices
 from ._base import ProbeFactory
 from ._call_table import CallTable, Site, file_owner, site_of

@@ -14,8 +14,8 @@ from torch.nn.utils import clip_grad
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
 
-from .._process.replace import Attribute, CallProbe, InCompiler, Replacement, place_of
-from ..frame import Phase
+from ..base.frame import Phase
+from ..base.process.replace import Attribute, CallProbe, InCompiler, Replacement, place_of
 from ._base import ProbeContext, ProbeFactory
 from ._spans import SpanListener
 

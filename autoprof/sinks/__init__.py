@@ -7,7 +7,7 @@ from ._kind import SINKS, CloseOrder, Export, SinkKind
 from ._make import close_unused, make_sinks, open_sinks, writes_files
 
 if TYPE_CHECKING:
-    from .._core.options import Options
+    from ..base.options import Options
     from ._config import Config, Sinks, load_config, parse_config
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load pydantic only when a sink is defined or a configuration is read."""
     if name == "Options":
-        from .._core.options import Options
+        from ..base.options import Options
 
         return Options
     if name in ("Config", "Sinks", "load_config", "parse_config"):

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TextIO, runtime_checkable
 
-from .._core.allowance import Allowance
-from .._storage.runs import RunFolder
+from ..base.allowance import Allowance
+from ..base.frame import StepFrame
+from ..base.storage.runs import RunFolder
+from ..base.summary import Summary
 from ..errors import OutputError
-from ..frame import StepFrame
-from ..summary import Summary
 
 
 @runtime_checkable

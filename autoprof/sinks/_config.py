@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, create_model, field_validator
 
-from .._core.log import logger
-from .._core.options import Options
+from ..base.log import logger
+from ..base.options import Options
 from ..config import Settings
 from ..config.source import IN_PYTHON
 from ._kind import SINKS, SinkKind

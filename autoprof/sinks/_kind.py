@@ -8,10 +8,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .._core.plugins import PartKind
+from ..base.plugins import PartKind
 
 if TYPE_CHECKING:
-    from .._core.options import Options
+    from ..base.options import Options
     from ..diagnose import SavedSteps
     from ._base import RunInfo, Sink
 

@@ -9,19 +9,19 @@ from dataclasses import replace
 from io import StringIO
 from typing import TYPE_CHECKING, Final, TextIO
 
-from .._core.allowance import Allowance
-from .._core.failures import describe
-from .._core.names import shorten
-from .._core.signals import raised_by_handler
-from .._process.ranks import rank, world_size
+from ..base.allowance import Allowance
+from ..base.failures import describe
+from ..base.names import shorten
+from ..base.process.ranks import rank, world_size
+from ..base.signals import raised_by_handler
+from ..base.summary import Summary
 from ..errors import AutoprofError, OutputError
-from ..summary import Summary
 from ._base import RunInfo, Sink
 from ._kind import SINKS, SinkKind
 
 if TYPE_CHECKING:
-    from .._core.options import Options
-    from .._storage.runs import RunFolder
+    from ..base.options import Options
+    from ..base.storage.runs import RunFolder
     from ._config import Config, Sinks
 
 GROWING_BYTES_PER_MB: Final = 900_000

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from .._core.options import Options
-from .._core.units import NS_PER_S, UNITS
-from .._stats import Aggregate
-from .._stats.unit_rates import LogPeriods
+from ..base.frame import Phase, StepFrame
+from ..base.options import Options
+from ..base.stats import Aggregate
+from ..base.stats.unit_rates import LogPeriods
+from ..base.summary import Summary
+from ..base.units import NS_PER_S, UNITS
 from ..errors import OutputError, import_extra
-from ..frame import Phase, StepFrame
-from ..summary import Summary
 
 QUEUE_SIZE: Final = 64
 """Reports that may wait for a slow receiver; further ones are dropped and counted."""

@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from typing import Final, TextIO
 
-from .._core.text_output import TextOutput
+from ..base.text_output import TextOutput
 
 SPARE_ROWS: Final = 6
 """Rows that must remain for the program; a smaller terminal gets no panel."""

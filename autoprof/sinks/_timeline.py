@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from .._stats.layout_cache import cached_by_layout
-from ..frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds, StepFrame
+from ..base.frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds, StepFrame
+from ..base.stats.layout_cache import cached_by_layout
 
 GRID_NS: Final = 125
 """The grid of the timeline: 1/8 µs."""

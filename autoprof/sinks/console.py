@@ -11,15 +11,15 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from .._core.notes import has_open_bar
-from .._core.options import Options
-from .._core.text_output import TextOutput
-from .._reports.card import verdict_line
-from .._reports.panel import render_panel, render_plain, render_plain_verdict
-from .._reports.short_text import render_short
-from .._reports.text import in_encoding, safe
-from ..frame import StepFrame
-from ..summary import Summary
+from ..base.frame import StepFrame
+from ..base.notes import has_open_bar
+from ..base.options import Options
+from ..base.summary import Summary
+from ..base.text_output import TextOutput
+from ..reports.card import verdict_line
+from ..reports.panel import render_panel, render_plain, render_plain_verdict
+from ..reports.short_text import render_short
+from ..reports.text import in_encoding, safe
 from ._base import RunInfo
 from ._kind import CloseOrder, SinkKind
 from ._terminal import SPARE_ROWS, PinnedLines

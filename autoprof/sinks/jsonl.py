@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from .._core.options import Options
-from .._storage.records import REMOVED_STEPS, RecordWriter
-from ..frame import StepFrame
-from ..summary import Summary
+from ..base.frame import StepFrame
+from ..base.options import Options
+from ..base.storage.records import REMOVED_STEPS, RecordWriter
+from ..base.summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, SinkKind
 

@@ -7,14 +7,14 @@ from typing import Final
 
 from pydantic import Field
 
-from .._core.options import Options
-from .._reports.log import render_log_summary, render_step
-from .._reports.name_tree import NameAverages
-from .._storage.atomic import open_replacing
-from .._storage.line_file import LineFile
+from ..base.frame import StepFrame
+from ..base.options import Options
+from ..base.storage.atomic import open_replacing
+from ..base.storage.line_file import LineFile
+from ..base.summary import Summary
 from ..diagnose import SavedSteps
-from ..frame import StepFrame
-from ..summary import Summary
+from ..reports.log import render_log_summary, render_step
+from ..reports.name_tree import NameAverages
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
 

@@ -9,15 +9,15 @@ from typing import Final
 
 import numpy as np
 
-from .._core.options import Options
-from .._process.address_space import require_address_space
-from .._reports.figures import check_format, encode_figure, save_figure
-from .._reports.memory import MemoryHistory, memory_figure
-from .._storage.atomic import write_atomic
+from ..base.frame import NOT_MEASURED, StepFrame
+from ..base.options import Options
+from ..base.process.address_space import require_address_space
+from ..base.storage.atomic import write_atomic
+from ..base.summary import Summary
 from ..diagnose import SavedSteps
 from ..errors import OutputError
-from ..frame import NOT_MEASURED, StepFrame
-from ..summary import Summary
+from ..reports.figures import check_format, encode_figure, save_figure
+from ..reports.memory import MemoryHistory, memory_figure
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
 

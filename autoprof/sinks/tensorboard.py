@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from .._core.units import NS_PER_S
+from ..base.units import NS_PER_S
 from ._base import RunInfo, folder_of
 from ._kind import SinkKind
 from ._metrics_sink import MetricsOptions, MetricsReport, MetricsSink, load_extra

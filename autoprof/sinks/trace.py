@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from .._core.options import Options
-from .._core.units import UNITS
-from .._stats.unit_rates import LogPeriods
-from .._storage.atomic import open_replacing
+from ..base.frame import NOT_MEASURED, Layout, StepFrame
+from ..base.options import Options
+from ..base.stats.unit_rates import LogPeriods
+from ..base.storage.atomic import open_replacing
+from ..base.summary import Summary
+from ..base.units import UNITS
 from ..diagnose import SavedSteps
-from ..frame import NOT_MEASURED, Layout, StepFrame
-from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._kind import CloseOrder, Export, SinkKind
 from ._timeline import GRID_NS, STEP, Slicer, Track, track_name

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from autoprof._capture.graphs.generated import GeneratedCode
-from autoprof._capture.graphs.naming import CompiledGraph, follow_graphs
-from autoprof.frame import StepFrame
+from autoprof.base.frame import StepFrame
+from autoprof.capture.graphs.generated import GeneratedCode
+from autoprof.capture.graphs.naming import CompiledGraph, follow_graphs
 
 from ..models import TINY, Model, entropy, floats, hugging, images, pixels, small_gpt
 from ..table import markdown

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import autoprof
-from autoprof.frame import StepFrame
-from autoprof.summary import Summary
+from autoprof.base.frame import StepFrame
+from autoprof.base.summary import Summary
 
 from .case import PHASES, Training
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
 
 from ..gpt import SmallGPT
 from ..table import figures, parser, write

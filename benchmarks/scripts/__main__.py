@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autoprof.summary import OTHER_TARGETS
+from autoprof.base.summary import OTHER_TARGETS
 
 from ..digest import ROOT
 from ..table import parser, write, write_raw

@@ -10,7 +10,7 @@ from typing import Final
 
 import torch
 
-from autoprof._core.units import format_ms
+from autoprof.base.units import format_ms
 
 from ..models import TRUTH
 from ..table import markdown, parser, write, write_raw

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autoprof import Phase, StepFrame
-from autoprof.frame import TRAINING_LANE
+from autoprof.base.frame import TRAINING_LANE
 
 from .account import Account, Key
 

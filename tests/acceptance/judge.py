@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 import autoprof
 from autoprof import Finding, Phase, Row, StepFrame, Summary
+from autoprof.base.summary import OTHER_TARGETS
 from autoprof.diagnose._contention import QUIET
-from autoprof.summary import OTHER_TARGETS
 
 from .clock import CLOCK, EXCLUDED, ProgramStep
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from autoprof._storage.runs import RunFolder
-from autoprof.frame import Phase, Span, StepFrame
+from autoprof.base.frame import Phase, Span, StepFrame
+from autoprof.base.storage.runs import RunFolder
 from autoprof.testing import FakeClock, make_frame, open_session
 from tests.saved_records import write_records
 

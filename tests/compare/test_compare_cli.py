@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from compare_builders import MS, noise, save, train
 
-from autoprof._reports.text import cells
-from autoprof.cli import main
-from autoprof.compare import compare_runs, render_comparison
-from autoprof.summary import Excluded, Summary
+from autoprof.base.summary import Excluded, Summary
+from autoprof.frontends.cli import main
+from autoprof.frontends.compare import compare_runs, render_comparison
+from autoprof.reports.text import cells
 
 Runs = tuple[Path, Path, Path]
 

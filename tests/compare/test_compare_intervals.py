@@ -7,10 +7,10 @@ import pytest
 from compare_builders import noise
 from scipy import stats
 
-from autoprof._stats.intervals import t_tail
-from autoprof.compare.candidates import Candidate, give_verdicts
-from autoprof.compare.contrast import Estimate, contrast, estimate_run
-from autoprof.compare.data import Change
+from autoprof.base.stats.intervals import t_tail
+from autoprof.frontends.compare.candidates import Candidate, give_verdicts
+from autoprof.frontends.compare.contrast import Estimate, contrast, estimate_run
+from autoprof.frontends.compare.data import Change
 
 
 def run(values: np.ndarray, *, ranks: int = 1, is_mean: bool = False) -> Estimate:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from compare_builders import MS, kill, noise, on_device, save, train
 
-from autoprof.compare import Comparison, compare_runs
-from autoprof.compare.data import Change
 from autoprof.errors import ConfigError, OutputError
+from autoprof.frontends.compare import Comparison, compare_runs
+from autoprof.frontends.compare.data import Change
 
 
 def row(comparison: Comparison, name: str, phase: str = "forward") -> Change:
@@ -273,7 +273,7 @@ def test_rows_below_the_minimum_share_are_excluded_and_counted(tmp_path: Path) -
 
 def test_the_last_steps_of_a_long_run_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded, and a note says so."""
-    monkeypatch.setattr("autoprof.compare.series.MAX_STEPS", 50)
+    monkeypatch.setattr("autoprof.frontends.compare.series.MAX_STEPS", 50)
     column = np.concatenate([10 * noise(200, 1), 20 * noise(50, 2)])
     comparison = compare_runs(*(save(tmp_path, {("A", "forward"): column}) for _ in "ab"))
     assert (comparison.a[0].steps, comparison.a[0].older) == (50, 200)

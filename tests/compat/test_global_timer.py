@@ -9,9 +9,9 @@ import pytest
 from torch import nn
 from waiting import LIMIT_S
 
+from autoprof.base.frame import Phase
 from autoprof.compat import global_timer
 from autoprof.compat.global_timer import MyTimer
-from autoprof.frame import Phase
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 MS = 1_000_000

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from autoprof.cli import main
+from autoprof.frontends.cli import main
 from autoprof.logs import load_logs, plot_metrics
 
 READING = """

@@ -177,6 +177,6 @@ def test_names_may_be_chinese_and_english(tmp_path: Path) -> None:
         logger.step()
         assert logger.log_file is not None
     lines = [line for line in logger.log_file.read_text(encoding="utf-8").splitlines() if "[avg" in line]
-    from autoprof._reports.text import cells
+    from autoprof.reports.text import cells
 
     assert len({cells(line.split(":")[0]) for line in lines}) == 1

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import autoprof
-from autoprof._reports.summary_text import render_summary
-from autoprof.cli import main
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
+from autoprof.frontends.cli import main
+from autoprof.reports.summary_text import render_summary
 from autoprof.testing import FakeClock, ListSink, open_session
 
 MS = 1_000_000

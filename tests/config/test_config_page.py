@@ -6,10 +6,10 @@ import re
 import pytest
 from torch import nn
 
-from autoprof._targets import select_targets
 from autoprof.config.json_schema import json_schema
 from autoprof.errors import AutoprofError
 from autoprof.sinks import Config, parse_config
+from autoprof.targets import select_targets
 from docs.settings import REFERENCE_FILE, SCHEMA_FILE, count_keys, with_reference
 
 PAGE = REFERENCE_FILE.read_text(encoding="utf-8")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from autoprof.base.frame import Phase
 from autoprof.config import Sample
 from autoprof.errors import ConfigError
-from autoprof.frame import Phase
 from autoprof.sinks import Config, Sinks, parse_config
 from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks.jsonl import JsonlOptions

@@ -13,11 +13,11 @@ from deep_builders import TARGETS, Program, ranges
 from torch.profiler import ProfilerActivity, profile, record_function
 
 import autoprof
-from autoprof._flight import profiler as profiler_module
-from autoprof._flight.capture import Capture, CaptureOptions
-from autoprof._session.deep_capture import DeepCapture
 from autoprof.devices import AllocatorHistory
 from autoprof.errors import SessionError
+from autoprof.session.deep_capture import DeepCapture
+from autoprof.session.flight import profiler as profiler_module
+from autoprof.session.flight.capture import Capture, CaptureOptions
 
 QUIET = {"sinks": {}, "flops": "off", "sample": {"budget": None, "warmup": 0}}
 LAYERS = ["Block0", "Block0/FFN", "Block1", "Block1/FFN"]

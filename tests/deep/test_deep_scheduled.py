@@ -9,9 +9,9 @@ import pytest
 from deep_builders import TARGETS, Program, ranges
 
 import autoprof
-from autoprof._flight.scheduled import ScheduledCaptures
 from autoprof.config import Deep
 from autoprof.errors import ConfigError
+from autoprof.session.flight.scheduled import ScheduledCaptures
 from autoprof.sinks import parse_config
 
 

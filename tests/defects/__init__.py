@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
 
 from . import calls, data, machine, memory, modules, ranks
 

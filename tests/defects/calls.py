@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import autoprof
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice
 from tests.fake_memory import value_on
 

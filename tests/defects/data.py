@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice, open_session
 
 from .training import CONFIG, MS, WIDTH, SlowSGD, four_layers, train

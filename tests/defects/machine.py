@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 import autoprof
+from autoprof.base.summary import Summary
 from autoprof.diagnose import Environment, PythonThread
-from autoprof.summary import Summary
 from autoprof.testing import FakeClock
 
 from .training import MS, diagnose_again, four_layers, train

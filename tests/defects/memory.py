@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
 from autoprof.testing import FakeClock
 from tests.fake_memory import FakeAllocator
 

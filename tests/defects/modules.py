@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from autoprof._metrics.flops import Kind
-from autoprof._metrics.utilization import peak_seconds
+from autoprof.base.frame import Phase
+from autoprof.base.summary import Summary, Work, WorkKind
 from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.diagnose import Environment
-from autoprof.frame import Phase
-from autoprof.summary import Summary, Work, WorkKind
+from autoprof.probes.metrics.flops import Kind
+from autoprof.probes.metrics.utilization import peak_seconds
 from autoprof.testing import FakeClock, FakeDevice, open_session
 
 from .training import (

@@ -10,10 +10,10 @@ import torch.distributed as dist
 from gloo_ranks import RankClock, join_group, spawn_ranks
 from torch import Tensor, nn
 
-from autoprof._session import step_recording
-from autoprof._storage.runs import read_run
+from autoprof.base.storage.runs import read_run
+from autoprof.base.summary import Summary
 from autoprof.diagnose import diagnose, evidence_of_run
-from autoprof.summary import Summary
+from autoprof.session import step_recording
 from autoprof.testing import FakeClock, open_session
 
 from .training import MS, four_layers, train

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import autoprof
+from autoprof.base.summary import MetricStats, Summary, Work
 from autoprof.diagnose import Environment, Evidence, PythonThread, RunFacts, diagnose
-from autoprof.summary import MetricStats, Summary, Work
 from autoprof.testing import FakeClock, FakeDevice, open_session
 from tests.fake_memory import FakeAllocator
 

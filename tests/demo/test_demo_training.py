@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import autoprof
-from autoprof.cli import make_parser
 from autoprof.errors import AutoprofError
+from autoprof.frontends.cli import make_parser
 from examples.demo import run
 from examples.demo.data import Clip
 from examples.demo.losses import deblurring_loss

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from autoprof._metrics.flops import FlopCount, FlopKey, Kind
-from autoprof._metrics.utilization import arithmetic, utilization
+from autoprof.base.frame import Phase
 from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.devices.cuda import tf32_flags
-from autoprof.frame import Phase
+from autoprof.probes.metrics.flops import FlopCount, FlopKey, Kind
+from autoprof.probes.metrics.utilization import arithmetic, utilization
 
 BF16, FP32, CONV = Kind("bfloat16", "matmul"), Kind("float32", "matmul"), Kind("float32", "conv")
 OFF, ON = Tf32Flags(False, False), Tf32Flags(True, True)

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._metrics import open_telemetry
-from autoprof._metrics.flop_meter import peak_of
 from autoprof.devices import DEVICES, device_of
 from autoprof.probes import sync_calls
+from autoprof.probes.metrics import open_telemetry
+from autoprof.probes.metrics.flop_meter import peak_of
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 CONFIG = {"sinks": {}, "flops": "off", "monitor": "off", "sample": {"warmup": 0, "budget": None}}

@@ -5,10 +5,10 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from autoprof._stats import Aggregate
+from autoprof.base.frame import Phase, Span
+from autoprof.base.stats import Aggregate
+from autoprof.base.summary import Summary
 from autoprof.diagnose import Evidence, EvidenceCollector, RunFacts
-from autoprof.frame import Phase, Span
-from autoprof.summary import Summary
 from autoprof.testing import make_frame
 
 MS = 1_000_000

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import autoprof
-from autoprof._reports.card import render_card, verdict_line
-from autoprof._reports.panel import render_panel
-from autoprof._stats.intervals import Interval
+from autoprof.base.frame import Phase
+from autoprof.base.stats.intervals import Interval
+from autoprof.base.summary import Finding, LedgerEntry, Summary
 from autoprof.diagnose import diagnose, evidence_of_run, find_rules, inconclusive, judge
-from autoprof.frame import Phase
+from autoprof.reports.card import render_card, verdict_line
+from autoprof.reports.panel import render_panel
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
-from autoprof.summary import Finding, LedgerEntry, Summary
 from autoprof.testing import FakeClock, make_frame
 from tests.defects.training import four_layers, train
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from evidence_builders import evidence_of, found
 
+from autoprof.base.summary import MetricStats, Summary
 from autoprof.diagnose import Environment, RunFacts, diagnose
-from autoprof.summary import MetricStats, Summary
 
 
 def on_busy_machine(

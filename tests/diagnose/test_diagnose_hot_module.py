@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from evidence_builders import MS, finding_of
 
-from autoprof._stats import Aggregate
+from autoprof.base.frame import Phase, Span
+from autoprof.base.stats import Aggregate
+from autoprof.base.summary import MemoryRow, Summary, Work, WorkRow
 from autoprof.diagnose import EvidenceCollector, RunFacts, StackTable, diagnose
 from autoprof.diagnose._calls import CallSite
-from autoprof.frame import Phase, Span
-from autoprof.summary import MemoryRow, Summary, Work, WorkRow
 from autoprof.testing import make_frame
 
 

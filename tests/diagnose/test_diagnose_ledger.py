@@ -10,13 +10,13 @@ from evidence_builders import MS, evidence_of, finding_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoprof._reports.card import render_card
-from autoprof._stats import Aggregate
+from autoprof.base.frame import Phase, Span
+from autoprof.base.stats import Aggregate
+from autoprof.base.summary import Excluded, Finding, LedgerEntry, MetricStats, Summary, Work, WorkRow
 from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
 from autoprof.diagnose._claims import settle
 from autoprof.diagnose._environment import Environment
-from autoprof.frame import Phase, Span
-from autoprof.summary import Excluded, Finding, LedgerEntry, MetricStats, Summary, Work, WorkRow
+from autoprof.reports.card import render_card
 from autoprof.testing import make_frame
 
 BYTES_IN_30_MS = 30_000_000

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from evidence_builders import finding_of, found
 
-from autoprof._reports.explain import MAX_BYTES, encode, explain_run, json_schema
-from autoprof._storage.runs import RunFolder, read_run
+from autoprof.base.storage.runs import RunFolder, read_run
+from autoprof.base.summary import Summary
 from autoprof.diagnose import find_rules
-from autoprof.summary import Summary
+from autoprof.reports.explain import MAX_BYTES, encode, explain_run, json_schema
 from tests.defects import DEFECTS, Defect
 
 

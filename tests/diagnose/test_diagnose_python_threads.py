@@ -11,9 +11,9 @@ import pytest
 from evidence_builders import evidence_of
 from waiting import LIMIT_S
 
+from autoprof.base.summary import MetricStats
 from autoprof.diagnose import PythonThread, RunFacts, ThreadMonitor, _python_threads, diagnose
 from autoprof.diagnose._environment import Environment
-from autoprof.summary import MetricStats
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux: the CPU time of another thread")

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from evidence_builders import MS, evidence_of, finding_of
 
-from autoprof._ranks import RankComparison, compare_saved
-from autoprof._ranks.record_reader import MAX_STEPS
-from autoprof.cli import main
+from autoprof.base.frame import Phase, Span
 from autoprof.diagnose import RunFacts, diagnose
-from autoprof.frame import Phase, Span
+from autoprof.frontends.cli import main
+from autoprof.ranks import RankComparison, compare_saved
+from autoprof.ranks.record_reader import MAX_STEPS
 from autoprof.testing import make_frame
 from tests.defects.ranks import train_ranks
 from tests.saved_records import write_records

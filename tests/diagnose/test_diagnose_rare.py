@@ -7,10 +7,10 @@ import random
 import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
-from autoprof._stats import Aggregate
+from autoprof.base.frame import Phase, Span
+from autoprof.base.stats import Aggregate
+from autoprof.base.summary import Finding, Summary
 from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
-from autoprof.frame import Phase, Span
-from autoprof.summary import Finding, Summary
 from autoprof.testing import make_frame
 
 USUAL = {"data": 0.1, "forward": 4.0, "backward": 6.0, "optimizer": 0.5, "step": 11.0}

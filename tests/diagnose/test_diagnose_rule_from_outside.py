@@ -10,10 +10,10 @@ import pytest
 from evidence_builders import finding_of, found
 
 import autoprof
-from autoprof._core.plugins import PartKind
-from autoprof._reports.card import render_card
+from autoprof.base.plugins import PartKind
+from autoprof.base.summary import Summary
 from autoprof.diagnose import Rule, _judge, find_rules
-from autoprof.summary import Summary
+from autoprof.reports.card import render_card
 from autoprof.testing import FakeClock
 from tests.defects.data import train_with_slow_loader
 from tests.defects.training import MS, four_layers, train

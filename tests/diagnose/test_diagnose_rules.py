@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
-from autoprof._capture.hooks.sizes import ModuleSize
-from autoprof._session.account import Part
-from autoprof._session.sampler import Sampler
-from autoprof._stats import Aggregate
+from autoprof.base.frame import BACKWARD_NAME, Phase, Span
+from autoprof.base.stats import Aggregate
+from autoprof.base.summary import Excluded, MemoryRow, MetricStats, Summary, Work
+from autoprof.capture.hooks.sizes import ModuleSize
 from autoprof.diagnose import (
     MIN_STEPS,
     Evidence,
@@ -23,9 +23,9 @@ from autoprof.diagnose._calls import CompileStatistics
 from autoprof.diagnose._environment import Environment
 from autoprof.diagnose.rules import overhead
 from autoprof.diagnose.rules.logging import LOGGING_NAME
-from autoprof.frame import BACKWARD_NAME, Phase, Span
 from autoprof.probes.compilations import CompiledFunction
-from autoprof.summary import Excluded, MemoryRow, MetricStats, Summary, Work
+from autoprof.session.account import Part
+from autoprof.session.sampler import Sampler
 from autoprof.testing import make_frame
 from tests.accounts import FakeRun
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from evidence_builders import MS, evidence_of
 
-from autoprof._stats import Aggregate
+from autoprof.base.frame import Phase, Span
+from autoprof.base.stats import Aggregate
 from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
-from autoprof.frame import Phase, Span
 from autoprof.testing import make_frame
 
 

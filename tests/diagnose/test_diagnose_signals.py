@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
-from autoprof._ranks import RankComparison, SlowRank
-from autoprof._stats.intervals import Interval
+from autoprof.base.frame import Phase, Span
+from autoprof.base.stats.intervals import Interval
 from autoprof.diagnose import CallStatistics, RunFacts, diagnose
 from autoprof.diagnose._calls import CallSite, CompileStatistics, idle_after_waits_ns
-from autoprof.frame import Phase, Span
 from autoprof.probes._call_table import Site
 from autoprof.probes.compilations import CompiledFunction
+from autoprof.ranks import RankComparison, SlowRank
 from autoprof.testing import make_frame
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
 from autoprof.testing import FakeClock, open_session
 
 US = 1_000

@@ -13,14 +13,13 @@ import torch
 from evidence_builders import MS, evidence_of, finding_of
 from torch import nn
 
-from autoprof._capture.recorder import Recorder
-from autoprof._resolve import RawStep
-from autoprof._stats import Aggregate
+from autoprof.base.frame import BACKWARD_NAME, FrameRun, Phase, Span
+from autoprof.base.stats import Aggregate
+from autoprof.capture.recorder import Recorder
 from autoprof.devices import HostClock
 from autoprof.diagnose import EvidenceCollector, RunFacts, StackMonitor, StackTable, diagnose
 from autoprof.diagnose._calls import CallSite, call_site
 from autoprof.diagnose._stacks import EXCLUDED, UNATTRIBUTED
-from autoprof.frame import BACKWARD_NAME, FrameRun, Phase, Span
 from autoprof.probes import stacks
 from autoprof.probes._call_table import Site
 from autoprof.probes.stacks import (
@@ -28,6 +27,7 @@ from autoprof.probes.stacks import (
     StackSample,
     sites_of,
 )
+from autoprof.resolve import RawStep
 from autoprof.testing import FakeClock, make_frame
 from tests.accounts import unlimited
 

@@ -14,9 +14,9 @@ from evidence_builders import MS, evidence_of, finding_of
 from torch import nn
 
 import autoprof
+from autoprof.base.summary import Finding, UnfusedAttention, Work, WorkKind
 from autoprof.diagnose import Environment, RunFacts, diagnose, evidence_of_run
 from autoprof.diagnose.rules import data_wait
-from autoprof.summary import Finding, UnfusedAttention, Work, WorkKind
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
 GIB = 2**30

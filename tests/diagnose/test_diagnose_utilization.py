@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from evidence_builders import evidence_of, finding_of
 
+from autoprof.base.summary import Finding, MetricStats
 from autoprof.diagnose import diagnose
-from autoprof.summary import Finding, MetricStats
 
 STEP = {"forward": 40.0, "backward": 50.0}
 

@@ -11,10 +11,10 @@ from attached import diagnosis_of
 from evidence_builders import MS, evidence_of
 from torch import nn
 
-from autoprof._capture.memory import tabulate
-from autoprof._reports.card import render_card
+from autoprof.base.summary import MemoryRow, Progress, WhatIf
+from autoprof.capture.memory import tabulate
 from autoprof.diagnose import Evidence, OptimizerInfo, RunFacts, describe_optimizer, diagnose
-from autoprof.summary import MemoryRow, Progress, WhatIf
+from autoprof.reports.card import render_card
 
 GIB = 2**30
 HOUR = 3600 * 10**9

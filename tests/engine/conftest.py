@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from left_behind import nothing_left
 
-from autoprof._process import replace
+from autoprof.base.process import replace
 
 __all__ = ["nothing_left"]
 

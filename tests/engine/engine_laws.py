@@ -11,9 +11,9 @@ from bits import tensors_in
 from torch import Tensor, nn
 
 from autoprof import Phase, StepFrame
-from autoprof._resolve import RawStep
-from autoprof._session.pipeline import Pipeline
-from autoprof.frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE
+from autoprof.base.frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE
+from autoprof.resolve import RawStep
+from autoprof.session.pipeline import Pipeline
 from autoprof.testing import FakeClock, ListSink, open_session
 
 EVERYTHING: dict[str, Any] = {

@@ -6,9 +6,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from autoprof._session import events
-from autoprof._session.repeated_steps import RepeatedSteps
-from autoprof._session.step_detector import StepDetector
+from autoprof.session import events
+from autoprof.session.repeated_steps import RepeatedSteps
+from autoprof.session.step_detector import StepDetector
 
 TRAIN = "forward backward update"
 HOOK_CHANGES = events.CountByUpdates, events.StepsAreManual, events.ReportBackward

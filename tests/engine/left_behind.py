@@ -12,10 +12,10 @@ import torch
 from attached import hooks_of, open_sessions, optimizer_hooks
 from torch import nn
 
-from autoprof._capture import recorder as recording
-from autoprof._capture.hooks.boundary import BoundaryProbe
-from autoprof._capture.hooks.module import ModuleProbe
-from autoprof._capture.hooks.shapes import ShapeProbe
+from autoprof.capture import recorder as recording
+from autoprof.capture.hooks.boundary import BoundaryProbe
+from autoprof.capture.hooks.module import ModuleProbe
+from autoprof.capture.hooks.shapes import ShapeProbe
 
 
 @pytest.fixture(autouse=True)

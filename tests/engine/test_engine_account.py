@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from autoprof._core.allowance import SAMPLED_CALLS
-from autoprof._session.account import FIRST_NS, LONGEST_CALL_NS, TABLE, Part
+from autoprof.base.allowance import SAMPLED_CALLS
+from autoprof.session.account import FIRST_NS, LONGEST_CALL_NS, TABLE, Part
 from tests.accounts import FakeRun
 
 MS = 1_000_000

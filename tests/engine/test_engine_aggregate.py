@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoprof import Finding, Phase, Row, Span, StepFrame, Summary
-from autoprof._stats import Aggregate
-from autoprof._stats.aggregate import OTHER_TARGETS
-from autoprof._stats.cut_statistics import MAX_ROWS
-from autoprof.frame import Gap
+from autoprof.base.frame import Gap
+from autoprof.base.stats import Aggregate
+from autoprof.base.stats.aggregate import OTHER_TARGETS
+from autoprof.base.stats.cut_statistics import MAX_ROWS
 from autoprof.testing import make_frame
 
 MS = 1_000_000

@@ -11,7 +11,7 @@ from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from autoprof._capture.calibration import LimitMeter, measure_mark_ns
+from autoprof.capture.calibration import LimitMeter, measure_mark_ns
 from autoprof.testing import FakeClock
 
 Seen = Callable[..., None]

@@ -14,8 +14,8 @@ import torch
 from attached import diagnosis_of
 from torch import Tensor, nn
 
-from autoprof._capture.recorder import Recorder
-from autoprof._process import replace
+from autoprof.base.process import replace
+from autoprof.capture.recorder import Recorder
 from autoprof.diagnose import Diagnosis
 from autoprof.probes import sync_calls
 from autoprof.probes._call_table import MAX_SITES, CallTable, Site
@@ -150,7 +150,7 @@ def test_an_exception_passes_as_it_is(bench: Bench) -> None:
     with pytest.raises(RuntimeError) as caught:
         value.item()
     frames = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert not [name for name in frames if "autoprof/probes" in name or "_capture" in name]
+    assert not [name for name in frames if "autoprof/probes" in name or "capture" in name]
     bench.step()
     assert [site.call for site in bench.waits().sites] == ["item"]
 

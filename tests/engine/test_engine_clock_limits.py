@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import read_run
-from autoprof._capture import calibration
-from autoprof._capture.calibration import CALLS, COLD, EMPTY_CALLS, LimitMeter, measure_mark_ns
-from autoprof._reports.panel import render_plain
+from autoprof.capture import calibration
+from autoprof.capture.calibration import CALLS, COLD, EMPTY_CALLS, LimitMeter, measure_mark_ns
 from autoprof.devices import ClockLimits, DeviceClock
+from autoprof.reports.panel import render_plain
 from autoprof.testing import FakeClock, FakeDevice, open_session
 
 CONFIG: dict[str, Any] = {

@@ -8,8 +8,8 @@ from engine_laws import Watched, check_laws, everything
 from torch import nn
 
 from autoprof import Session
-from autoprof._reports.run_facts import bias_text
-from autoprof._session.pipeline import MAX_WITH_EVENTS
+from autoprof.reports.run_facts import bias_text
+from autoprof.session.pipeline import MAX_WITH_EVENTS
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 FORWARD_ONLY = everything(targets=[{"match": ".+", "phases": ["forward"]}])

@@ -6,13 +6,13 @@ from fake_engine import Activation, Weighted, backward_by_devices, launch, trans
 from torch import Tensor, nn
 
 from autoprof import Phase, StepFrame
-from autoprof._capture.hooks.module import ModuleProbe
-from autoprof._capture.hooks.module_hooks import make_hooks
-from autoprof._capture.marks.codes import MEMORY
-from autoprof._capture.recorder import Recorder
-from autoprof._targets import Target
+from autoprof.base.frame import STREAM_LANES, TRAINING_LANE
+from autoprof.capture.hooks.module import ModuleProbe
+from autoprof.capture.hooks.module_hooks import make_hooks
+from autoprof.capture.marks.codes import MEMORY
+from autoprof.capture.recorder import Recorder
 from autoprof.devices import Memory
-from autoprof.frame import STREAM_LANES, TRAINING_LANE
+from autoprof.targets import Target
 from autoprof.testing import FakeClock, FakeDevice
 
 EVERY = everything(targets=[{"match": ".+"}])

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from autoprof import Phase, Summary
-from autoprof._capture.hooks import backward
-from autoprof._reports.summary_text import render_summary
+from autoprof.capture.hooks import backward
+from autoprof.reports.summary_text import render_summary
 from autoprof.testing import FakeClock
 
 X = torch.ones(1, 2)

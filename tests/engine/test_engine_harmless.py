@@ -100,7 +100,7 @@ def test_a_step_leaves_no_reference_cycle(reentrant: bool | None) -> None:
                 found
                 for found in gc.garbage
                 if type(found).__module__.startswith("autoprof")
-                or getattr(found, "__module__", None) == "autoprof._capture.hooks.module_hooks"
+                or getattr(found, "__module__", None) == "autoprof.capture.hooks.module_hooks"
             ]
         finally:
             gc.set_debug(0)

@@ -10,9 +10,9 @@ from fake_engine import Op
 from torch import nn
 
 from autoprof import StepFrame, read_run
-from autoprof._reports.panel import render_panel
-from autoprof._reports.summary_text import render_summary
-from autoprof._resolve.launch_lag import DRIFT_PPM, LaunchLag
+from autoprof.reports.panel import render_panel
+from autoprof.reports.summary_text import render_summary
+from autoprof.resolve.launch_lag import DRIFT_PPM, LaunchLag
 from autoprof.testing import FakeClock, FakeDevice
 
 FORWARD = everything(targets=[{"match": ".+", "phases": ["forward"]}])

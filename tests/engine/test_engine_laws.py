@@ -18,10 +18,10 @@ from random_programs import Life, Program, programs
 from shaken_device import shaken_clock
 from torch import nn
 
-from autoprof._resolve.device import ACROSS_PAUSE, NO_DEVICE_TIME, TWO_STREAMS
-from autoprof._stats import UNTIMED_STEPS
+from autoprof.base.frame import UNTIMED_LANE
+from autoprof.base.stats import UNTIMED_STEPS
 from autoprof.devices import HostClock
-from autoprof.frame import UNTIMED_LANE
+from autoprof.resolve.device import ACROSS_PAUSE, NO_DEVICE_TIME, TWO_STREAMS
 from autoprof.testing import FakeClock
 
 LONG = int(os.environ.get("AUTOPROF_LAWS", "0"))

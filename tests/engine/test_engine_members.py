@@ -3,8 +3,8 @@
 import pytest
 
 from autoprof import Phase, Span, Summary
-from autoprof._stats import Aggregate
-from autoprof.summary import SlowestMember
+from autoprof.base.stats import Aggregate
+from autoprof.base.summary import SlowestMember
 from autoprof.testing import make_frame
 
 MS = 1_000_000

@@ -8,7 +8,7 @@ from engine_laws import Watched, everything
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from autoprof._reports.summary_text import render_summary
+from autoprof.reports.summary_text import render_summary
 
 
 class Net(nn.Module):

@@ -10,8 +10,8 @@ from engine_laws import Watched, check_laws
 from test_engine_device import Kernel
 from torch import Tensor, nn
 
-from autoprof._storage.records import Frames
-from autoprof.frame import Phase
+from autoprof.base.frame import Phase
+from autoprof.base.storage.records import Frames
 from autoprof.testing import FakeClock, FakeDevice
 from tests.saved_records import write_records
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoprof._session.optimizer_cycle import HISTORY, OPTIMIZERS, OptimizerCycle
+from autoprof.session.optimizer_cycle import HISTORY, OPTIMIZERS, OptimizerCycle
 
 
 class Loop:

@@ -11,7 +11,7 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase
-from autoprof._process import replace
+from autoprof.base.process import replace
 from autoprof.errors import SessionError
 
 

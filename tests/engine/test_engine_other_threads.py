@@ -9,8 +9,8 @@ from engine_laws import Watched, check_laws, everything
 from torch import nn
 
 from autoprof import Phase, StepFrame
-from autoprof._session.step_detector import MIN_UPDATES
-from autoprof.frame import TRAINING_LANE
+from autoprof.base.frame import TRAINING_LANE
+from autoprof.session.step_detector import MIN_UPDATES
 
 FORWARD = {"targets": [{"match": ".*", "phases": ["forward"]}]}
 

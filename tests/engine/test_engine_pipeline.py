@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 
 from autoprof import Phase
-from autoprof._capture.marks import codes as marks
-from autoprof._capture.marks.mark_batch import MarkBatch
-from autoprof._capture.recorder import Recorder
-from autoprof._core.notes import Notes
-from autoprof._resolve import RawStep
-from autoprof._resolve.observer import Observer
-from autoprof._session import pipeline
-from autoprof._session.pipeline import (
+from autoprof.base.frame import FrameRun, StepFrame
+from autoprof.base.notes import Notes
+from autoprof.capture.marks import codes as marks
+from autoprof.capture.marks.mark_batch import MarkBatch
+from autoprof.capture.recorder import Recorder
+from autoprof.devices import Clock
+from autoprof.resolve import RawStep
+from autoprof.resolve.observer import Observer
+from autoprof.session import pipeline
+from autoprof.session.pipeline import (
     FIRST_PASS_NS,
     MAX_WAITING_VALUES,
     PASS_EVERY_NS,
@@ -22,8 +24,6 @@ from autoprof._session.pipeline import (
     PATIENCE_NS,
     Pipeline,
 )
-from autoprof.devices import Clock
-from autoprof.frame import FrameRun, StepFrame
 from autoprof.testing import FakeClock, FakeDevice, ListSink
 from tests.accounts import FakeRun
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import pytest
 
 from autoprof import Phase
-from autoprof._capture.marks import codes as marks
-from autoprof._capture.marks.codes import Label
-from autoprof._resolve.plan import BackwardCall, Plan
-from autoprof._resolve.planner import Planner
-from autoprof.frame import NOT_MEASURED
+from autoprof.base.frame import NOT_MEASURED
+from autoprof.capture.marks import codes as marks
+from autoprof.capture.marks.codes import Label
+from autoprof.resolve.plan import BackwardCall, Plan
+from autoprof.resolve.planner import Planner
 
 MODULE = frozenset((Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
 FORWARD, RECOMPUTE, BACKWARD = Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD

@@ -13,7 +13,7 @@ from engine_laws import EVERYTHING, Watched, check_laws, count
 from torch import nn
 
 from autoprof import Phase
-from autoprof._core.plugins import PartKind
+from autoprof.base.plugins import PartKind
 from autoprof.probes import ProbeFactory, _base
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending" / "probe.md"

@@ -26,8 +26,8 @@ def test_an_accelerator_without_timed_events_gets_the_host_clock_and_says_so() -
 def test_without_the_extension_instrument_says_what_to_do_and_the_rest_works() -> None:
     """A build that older sources left behind counts as none."""
     code = (
-        "import sys, types; old = types.ModuleType('autoprof._capture.marks._c'); old.SOURCE_HASH = 'other'; "
-        "sys.modules['autoprof._capture.marks._c'] = old; import torch, autoprof, autoprof.compare\n"
+        "import sys, types; old = types.ModuleType('autoprof.capture.marks._c'); old.SOURCE_HASH = 'other'; "
+        "sys.modules['autoprof.capture.marks._c'] = old; import torch, autoprof, autoprof.frontends.compare\n"
         "try: autoprof.instrument(torch.nn.Linear(1, 1), {'sinks': {}})\n"
         "except autoprof.errors.SessionError as error: print(error)"
     )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from event_programs import Loader, Program, RepeatingProgram
 
-from autoprof._session import events
-from autoprof._session.step_detector import NO_STATE, StepDetector
+from autoprof.session import events
+from autoprof.session.step_detector import NO_STATE, StepDetector
 
 LEARNT = 70
 """Steps after which a step that repeats is known: the detector remembers 64 updates."""

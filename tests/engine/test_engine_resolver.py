@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from autoprof import Phase, StepFrame
-from autoprof._capture.marks import codes as marks
-from autoprof._capture.marks.mark_batch import MarkBatch
-from autoprof._capture.recorder import Recorder
-from autoprof._resolve import RawStep, Resolver
-from autoprof._resolve.resolver import PENDING
-from autoprof._stats import Aggregate
+from autoprof.base.frame import TRAINING_LANE
+from autoprof.base.stats import Aggregate
+from autoprof.capture.marks import codes as marks
+from autoprof.capture.marks.mark_batch import MarkBatch
+from autoprof.capture.recorder import Recorder
 from autoprof.devices import Clock
-from autoprof.frame import TRAINING_LANE
+from autoprof.resolve import RawStep, Resolver
+from autoprof.resolve.resolver import PENDING
 from autoprof.testing import FakeClock, FakeDevice
 
 BOTH = frozenset((Phase.FORWARD, Phase.BACKWARD))

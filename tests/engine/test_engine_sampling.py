@@ -10,10 +10,10 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase
-from autoprof._capture import recorder as recording
-from autoprof._session import builder
-from autoprof._session.account import Account
-from autoprof._session.sampler import Sampler
+from autoprof.capture import recorder as recording
+from autoprof.session import builder
+from autoprof.session.account import Account
+from autoprof.session.sampler import Sampler
 from autoprof.testing import FakeClock, ListSink, open_session
 
 EVERYTHING = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}

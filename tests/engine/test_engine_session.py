@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import autoprof
 from autoprof import AutoprofError, ConfigError, Phase, SessionError, TargetError, span
-from autoprof._capture import recorder as recording
-from autoprof._stats import Aggregate
+from autoprof.base.stats import Aggregate
+from autoprof.capture import recorder as recording
 from autoprof.testing import FakeClock, open_session
 
 AUTO = everything(step="auto")
@@ -311,7 +311,7 @@ def test_a_failure_of_ours_in_a_step_is_said_once_and_switches_recording_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Training goes on, the model is bare, and close closes."""
-    from autoprof._resolve import Resolver
+    from autoprof.resolve import Resolver
 
     failures = []
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from autoprof._core.notes import Notes
-from autoprof._session.sink_group import SinkGroup
-from autoprof.frame import StepFrame
-from autoprof.summary import Summary
+from autoprof.base.frame import StepFrame
+from autoprof.base.notes import Notes
+from autoprof.base.summary import Summary
+from autoprof.session.sink_group import SinkGroup
 from autoprof.testing import ListSink, make_frame
 
 

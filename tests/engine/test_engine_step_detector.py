@@ -8,8 +8,8 @@ from typing import Any, get_args
 import pytest
 from event_programs import Program
 
-from autoprof._session import events, training_hooks, training_steps
-from autoprof._session.step_detector import MIN_UPDATES
+from autoprof.session import events, training_hooks, training_steps
+from autoprof.session.step_detector import MIN_UPDATES
 
 
 def check(text: str, expected: str, **options: Any) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import autoprof
-from autoprof.frame import Phase
+from autoprof.base.frame import Phase
 from autoprof.testing import FakeClock, ListSink, open_session
 
 ITERATIONS = 12

@@ -9,8 +9,8 @@ from fake_engine import On, Op, backward_on_thread, launch
 from torch import Tensor, nn
 
 from autoprof import Phase, StepFrame
-from autoprof._resolve.device import TWO_STREAMS
-from autoprof._stats import UNTIMED_STEPS
+from autoprof.base.stats import UNTIMED_STEPS
+from autoprof.resolve.device import TWO_STREAMS
 from autoprof.testing import FakeClock, FakeDevice
 
 EVERY = everything(targets=[{"match": ".+"}])

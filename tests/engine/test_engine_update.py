@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils import clip_grad, clip_grad_norm_, clip_grad_value_  # bound before any session, as users do
 
 from autoprof import Phase
-from autoprof._process import replace
+from autoprof.base.process import replace
 from autoprof.testing import FakeClock
 
 CELLS = [function.__closure__[0].cell_contents for function in (clip_grad_norm_, clip_grad_value_)]

@@ -11,12 +11,12 @@ from engine_laws import check_laws, pass_on_each_step
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._session.session_probes import TargetSet
-from autoprof._session.zoom import Zoom
-from autoprof._targets import first_cut, group_tree, select_targets
-from autoprof.frame import FrameRun, Phase, Span, StepFrame
+from autoprof.base.frame import FrameRun, Phase, Span, StepFrame
+from autoprof.base.summary import Row, Summary
+from autoprof.session.session_probes import TargetSet
+from autoprof.session.zoom import Zoom
 from autoprof.sinks import load_config
-from autoprof.summary import Row, Summary
+from autoprof.targets import first_cut, group_tree, select_targets
 from autoprof.testing import FakeClock, ListSink, make_frame, open_session
 
 DEFAULT: dict[str, Any] = {"step": "manual", "sample": {"warmup": 0, "budget": None}, "flops": "off", "sinks": {}}

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoprof._reports.explain import MAX_BYTES, Explanation, encode, explain_run, json_schema
-from autoprof._reports.explain.data import CodePlace, Confidence, Expectation, ExplainedCause, Trial, Unmeasured
-from autoprof._storage.runs import RunFolder, read_run
-from autoprof.cli import main
+from autoprof.base.frame import Phase
+from autoprof.base.storage.runs import RunFolder, read_run
+from autoprof.base.summary import Finding, Summary
 from autoprof.diagnose import Change, Operation, Quantity, RunFacts
-from autoprof.frame import Phase
-from autoprof.summary import Finding, Summary
+from autoprof.frontends.cli import main
+from autoprof.reports.explain import MAX_BYTES, Explanation, encode, explain_run, json_schema
+from autoprof.reports.explain.data import CodePlace, Confidence, Expectation, ExplainedCause, Trial, Unmeasured
 from autoprof.testing import FakeClock
 from tests.defects.training import MS, Layer, four_layers, train
 

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-SOURCES = Path(__file__).parents[2] / "autoprof" / "_capture" / "marks"
+SOURCES = Path(__file__).parents[2] / "autoprof" / "capture" / "marks"
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-fno-omit-frame-pointer", "-fPIC", "-shared")
 
 

@@ -21,7 +21,7 @@ from time import perf_counter_ns
 from types import SimpleNamespace
 from typing import Any
 
-NAME = "autoprof._capture.marks._c"
+NAME = "autoprof.capture.marks._c"
 STRIDE = 1 << 24
 PY_TP_CLEAR = 51
 """The number of the slot in CPython's typeslots.h."""

@@ -15,9 +15,9 @@ import build_extension
 import extension_alone
 import pytest
 
-from autoprof._capture.marks import codes
+from autoprof.capture.marks import codes
 
-_c = pytest.importorskip("autoprof._capture.marks._c", reason="needs the extension in C")
+_c = pytest.importorskip("autoprof.capture.marks._c", reason="needs the extension in C")
 
 
 @pytest.mark.parametrize("check", extension_alone.CHECKS, ids=lambda check: check.__name__)

@@ -4,7 +4,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
-from autoprof._capture.marks.missing import why_missing
+from autoprof.capture.marks.missing import why_missing
 
 
 def reason(tmp_path: Path, **found: Any) -> str:

@@ -21,7 +21,7 @@ from torch import nn
 INSTRUMENTED = {instrumented}
 if INSTRUMENTED:
     import autoprof
-    from autoprof._session.pipeline import Pipeline
+    from autoprof.session.pipeline import Pipeline
     submit = Pipeline.submit
     def submit_and_flush(self, raw):
         submit(self, raw)
@@ -54,8 +54,8 @@ print("went on")
 
 SERVER = """
 import gc, json, os, signal, sys
-import torch, autoprof, autoprof.config, autoprof._storage.runs, autoprof.sinks, autoprof._targets
-import autoprof._session.builder  # what a session imports at its end is imported in the child
+import torch, autoprof, autoprof.config, autoprof.base.storage.runs, autoprof.sinks, autoprof.targets
+import autoprof.session.builder  # what a session imports at its end is imported in the child
 torch.set_num_threads(1)
 gc.collect()
 gc.freeze()  # a collection in a child would walk, and so copy, all that is imported

@@ -14,8 +14,8 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase
-from autoprof._capture import recorder as recording
-from autoprof._capture.hooks import autograd_hooks
+from autoprof.capture import recorder as recording
+from autoprof.capture.hooks import autograd_hooks
 from autoprof.testing import FakeClock, ListSink
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase
-from autoprof._capture import recorder as recording
+from autoprof.capture import recorder as recording
 from autoprof.testing import FakeClock, ListSink, open_session
 
 CONFIG: dict[str, Any] = {

@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 from figure_geometry import problems
 
-from autoprof._reports.memory import MemoryHistory, memory_figure, memory_finding
-from autoprof._reports.text import elide_all
+from autoprof.base.frame import NOT_MEASURED
+from autoprof.base.summary import Summary, WhatIf
 from autoprof.compat.timer_logs import timeline_figure
-from autoprof.frame import NOT_MEASURED
 from autoprof.logs import plot_metrics
 from autoprof.logs.formats.global_timer import TimerRecord
-from autoprof.summary import Summary, WhatIf
+from autoprof.reports.memory import MemoryHistory, memory_figure, memory_finding
+from autoprof.reports.text import elide_all
 
 GIB = 1 << 30
 ODD = [

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import autoprof
-from autoprof._flight import HANG_REPORT, recorder
-from autoprof._session import exclusions, training_steps
+from autoprof.session import exclusions, training_steps
+from autoprof.session.flight import HANG_REPORT, recorder
 
 HANGS_AT = 40
 """The step that never ends."""

@@ -11,8 +11,8 @@ import pytest
 from gloo_ranks import rank_context
 from waiting import LIMIT_S, wait_until
 
-from autoprof._flight import HANG_REPORT, State, describe_ranks, rank_lines, standing_out
-from autoprof.cli import main
+from autoprof.frontends.cli import main
+from autoprof.session.flight import HANG_REPORT, State, describe_ranks, rank_lines, standing_out
 
 WORLD_SIZE, SLOW = 3, 1
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autoprof._flight.ring import CAPACITY, FlightFile, State, StepRing, read_flight
+from autoprof.session.flight.ring import CAPACITY, FlightFile, State, StepRing, read_flight
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from torch import nn
 from waiting import wait_until
 
 import autoprof
-from autoprof._flight import FILE, FlightRecorder, State, read_flight
-from autoprof._flight import recorder as recording
-from autoprof._flight.recorder import MAX_CAPTURES
-from autoprof._session import exclusions, training_steps
+from autoprof.session import exclusions, training_steps
+from autoprof.session.flight import FILE, FlightRecorder, State, read_flight
+from autoprof.session.flight import recorder as recording
+from autoprof.session.flight.recorder import MAX_CAPTURES
 from autoprof.testing import FakeClock
 
 QUIET: dict[str, Any] = {"sinks": {}, "flops": "off", "monitor": "off", "sample": {"every": 10, "budget": None}}

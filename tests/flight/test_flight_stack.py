@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from autoprof._flight.stack import Activity, read_activity
-from autoprof._process.replace import call_listeners
+from autoprof.base.process.replace import call_listeners
+from autoprof.session.flight.stack import Activity, read_activity
 
 
 class Looking(nn.Module):

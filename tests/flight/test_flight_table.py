@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from autoprof._flight import RankLine, State, describe_ranks, last_states, rank_lines, standing_out
-from autoprof._flight.ring import FILE, Flight, FlightFile, StepRing
+from autoprof.session.flight import RankLine, State, describe_ranks, last_states, rank_lines, standing_out
+from autoprof.session.flight.ring import FILE, Flight, FlightFile, StepRing
 
 S = 1_000_000_000
 NOW = 1_000 * S

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from autoprof._flight.ring import StepRing
-from autoprof._flight.stack import Activity
-from autoprof._flight.watch import HANG_FACTOR, StepWatch
+from autoprof.session.flight.ring import StepRing
+from autoprof.session.flight.stack import Activity
+from autoprof.session.flight.watch import HANG_FACTOR, StepWatch
 
 S = 1_000_000_000
 MS = 1_000_000

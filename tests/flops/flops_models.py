@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from autoprof._metrics.flops import FlopCount, ModelCall, count_call, describe
-from autoprof.frame import Phase
+from autoprof.base.frame import Phase
+from autoprof.probes.metrics.flops import FlopCount, ModelCall, count_call, describe
 
 
 def call_of(model: nn.Module, *args: Any, backward: bool = True, **kwargs: Any) -> ModelCall:

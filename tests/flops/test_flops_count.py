@@ -9,8 +9,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from autoprof._metrics.flops import Kind
-from autoprof.frame import Phase
+from autoprof.base.frame import Phase
+from autoprof.probes.metrics.flops import Kind
 
 F, B, R = Phase.FORWARD, Phase.BACKWARD, Phase.RECOMPUTE
 

@@ -9,7 +9,7 @@ import torch
 from flops_models import counted, refused
 from torch import nn
 
-from autoprof._metrics.flops import Opaque, TensorSpec, describe
+from autoprof.probes.metrics.flops import Opaque, TensorSpec, describe
 
 Pair = namedtuple("Pair", "left right")
 

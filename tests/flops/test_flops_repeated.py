@@ -11,8 +11,8 @@ from flops_models import call_of, counted
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from autoprof._metrics.flops import TOO_LONG, count_call
-from autoprof._metrics.flops.count import count_once
+from autoprof.probes.metrics.flops import TOO_LONG, count_call
+from autoprof.probes.metrics.flops.count import count_once
 
 
 class Recurrent(nn.Module):

@@ -9,7 +9,7 @@ from flops_models import counted, refused
 from torch import nn
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
-from autoprof.frame import Phase
+from autoprof.base.frame import Phase
 
 
 class Does(nn.Module):

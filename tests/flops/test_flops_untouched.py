@@ -12,8 +12,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 
-from autoprof._metrics.flops import count_call
-from autoprof.frame import Phase
+from autoprof.base.frame import Phase
+from autoprof.probes.metrics.flops import count_call
 
 
 def bits(model: nn.Module) -> list[bytes]:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import Phase
-from autoprof.summary import Row
+from autoprof.base.summary import Row
 from autoprof.testing import ListSink
 
 pytestmark = [

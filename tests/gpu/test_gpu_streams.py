@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import Phase, StepFrame, Summary
-from autoprof._resolve.device import TWO_STREAMS
-from autoprof.frame import STREAM_LANES, TRAINING_LANE
+from autoprof.base.frame import STREAM_LANES, TRAINING_LANE
+from autoprof.resolve.device import TWO_STREAMS
 from autoprof.testing import ListSink
 
 MS = 1_000_000

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from autoprof import Phase
-from autoprof._capture.graphs.generated import GeneratedCode
-from autoprof._capture.graphs.kernels import Kernel
+from autoprof.capture.graphs.generated import GeneratedCode
+from autoprof.capture.graphs.kernels import Kernel
 
 SOURCE = """
 ran = []

@@ -22,7 +22,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase
-from autoprof._capture.graphs.naming import follow_graphs
+from autoprof.capture.graphs.naming import follow_graphs
 from autoprof.testing import FakeClock
 
 pytestmark = [  # torch's own, as it compiles

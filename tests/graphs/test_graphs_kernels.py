@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autoprof import Phase
-from autoprof._capture.graphs.kernels import NodeModules, outputs_of, split
+from autoprof.capture.graphs.kernels import NodeModules, outputs_of, split
 
 
 class Node:

@@ -8,7 +8,7 @@ import pytest
 from attached import open_sessions
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from autoprof._process import lifecycle
+from autoprof.base.process import lifecycle
 
 
 @pytest.fixture

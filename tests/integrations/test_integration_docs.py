@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from autoprof._storage.runs import read_run
+from autoprof.base.storage.runs import read_run
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "frameworks.md").read_text("utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from autoprof._launch.models import find_wrapper
+from autoprof.frontends.launch.models import find_wrapper
 
 ROOT = Path(__file__).resolve().parents[2]
 DDP = """

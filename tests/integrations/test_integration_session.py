@@ -12,7 +12,7 @@ from framework_runs import ending, times
 from torch import nn
 
 import autoprof
-from autoprof._process import lifecycle
+from autoprof.base.process import lifecycle
 from autoprof.integrations._training import AGAIN, Training
 
 

@@ -18,11 +18,11 @@ from torch import nn
 from tqdm import tqdm
 
 import autoprof
-from autoprof._launch.announced import Announced
-from autoprof._launch.settings import LaunchSettings
-from autoprof._launch.startup import say
-from autoprof._launch.trainings import Trainings
-from autoprof._process import lifecycle
+from autoprof.base.process import lifecycle
+from autoprof.frontends.launch.announced import Announced
+from autoprof.frontends.launch.settings import LaunchSettings
+from autoprof.frontends.launch.startup import say
+from autoprof.frontends.launch.trainings import Trainings
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_an_announced_method_leaves_no_frame(trainings: Trainings) -> None:
     with pytest.raises(ValueError, match="broken") as caught:
         model()
     files = [str(entry.path) for entry in caught.traceback]
-    assert not [file for file in files if "autoprof/_launch" in file]
+    assert not [file for file in files if "autoprof/frontends/launch" in file]
 
 
 def test_the_models_of_a_gan_are_one_run_under_the_names_of_the_program(trainings: Trainings) -> None:

@@ -11,8 +11,8 @@ import pytest
 from forking_python import ForkingPython
 
 import autoprof
-from autoprof._process.ranks import LAUNCHERS
-from autoprof.cli.run import LAUNCHER_VARIABLES
+from autoprof.base.process.ranks import LAUNCHERS
+from autoprof.frontends.cli.run import LAUNCHER_VARIABLES
 
 ROOT = Path(autoprof.__file__).parents[1]
 PYTHON = [sys.executable]
@@ -203,7 +203,7 @@ def test_switched_off_it_starts_the_program_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["-I", "-S"])
 def test_an_option_of_python_that_prevents_recording_is_an_error(tmp_path: Path, option: str) -> None:
     """The message names the option."""
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from autoprof.cli import main; sys.exit(main())"
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from autoprof.frontends.cli import main; sys.exit(main())"
     result = call([sys.executable, option, "-c", code, str(ROOT), "run"], tmp_path, write(tmp_path, "print(1)"))
     assert result.returncode == 2
     assert option in result.stderr

@@ -15,8 +15,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.utils.data import Dataset
 
 import autoprof
-from autoprof._capture import recorder as recording
-from autoprof._process import lifecycle
+from autoprof.base.process import lifecycle
+from autoprof.capture import recorder as recording
 
 EVERY_MODULE: dict[str, Any] = {
     "targets": [{"match": ".*"}],

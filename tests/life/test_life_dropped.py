@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._process import lifecycle
+from autoprof.base.process import lifecycle
 
 
 def train(optimizer_is_named: bool) -> tuple[autoprof.Session, list[weakref.ref[object]]]:

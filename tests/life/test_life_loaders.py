@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from waiting import wait_until
 
 from autoprof import Phase
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
 
 
 def of_torch() -> tuple[Any, ...]:

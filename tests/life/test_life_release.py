@@ -15,8 +15,8 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 import autoprof
-from autoprof._process import replace
-from autoprof._session.session import Session
+from autoprof.base.process import replace
+from autoprof.session.session import Session
 
 References = dict[str, "weakref.ref[Any]"]
 """Weak references to the objects of a training, by name."""

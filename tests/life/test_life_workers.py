@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 import autoprof
 from autoprof import Phase
-from autoprof._process import lifecycle
+from autoprof.base.process import lifecycle
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from autoprof.cli import main
+from autoprof.frontends.cli import main
 from autoprof.logs import load_logs, plot_metrics
 
 FIXTURES = Path(__file__).parent / "fixtures"

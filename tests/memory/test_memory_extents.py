@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from autoprof._capture.memory import bytes_of, extents
+from autoprof.capture.memory import bytes_of, extents
 
 
 def held(*values: Any) -> int:

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._capture.hooks.optimizer_hooks import OptimizerHooks
-from autoprof._capture.memory import Footprint
-from autoprof.summary import MemoryRow, Summary
+from autoprof.base.summary import MemoryRow, Summary
+from autoprof.capture.hooks.optimizer_hooks import OptimizerHooks
+from autoprof.capture.memory import Footprint
 from tests.accounts import unlimited
 
 
@@ -161,7 +161,7 @@ def test_a_tensor_that_tells_no_size_ends_the_count_only(monkeypatch: pytest.Mon
     def refuse(_value: Any) -> Any:
         raise RuntimeError("no size")
 
-    monkeypatch.setattr("autoprof._capture.memory.footprint.extents", refuse)
+    monkeypatch.setattr("autoprof.capture.memory.footprint.extents", refuse)
     model = nn.Linear(4, 4)
     summary = run(model, torch.optim.SGD(model.parameters(), lr=0.1))
     assert summary.steps == 6

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from autoprof._session import builder
-from autoprof._session.account import Account
-from autoprof._storage.records import Frames
-from autoprof.frame import Span, StepFrame
-from autoprof.summary import Row, Summary
+from autoprof.base.frame import Span, StepFrame
+from autoprof.base.storage.records import Frames
+from autoprof.base.summary import Row, Summary
+from autoprof.session import builder
+from autoprof.session.account import Account
 from autoprof.testing import FakeClock, ListSink, open_session
 from tests.fake_memory import FakeAllocator
 from tests.saved_records import write_records

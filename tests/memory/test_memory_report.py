@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._reports.memory_text import render_memory
-from autoprof.cli import main
-from autoprof.summary import MemoryRow, Summary
+from autoprof.base.summary import MemoryRow, Summary
+from autoprof.frontends.cli import main
+from autoprof.reports.memory_text import render_memory
 from tests.fake_memory import FakeAllocator
 
 GIB = 2**30

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._flight.snapshot import AllocatorRecording, OomSnapshot
 from autoprof.devices import AllocatorHistory
 from autoprof.errors import ConfigError
+from autoprof.session.flight.snapshot import AllocatorRecording, OomSnapshot
 from autoprof.sinks import load_config
 
 

@@ -12,17 +12,17 @@ from flops_models import GPT, tokens
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._metrics import Metrics, flop_meter
-from autoprof._metrics.flop_meter import OUTSIDE, PASSES, DevicePeak, FlopMeter
-from autoprof._metrics.flops import Kind, describe
-from autoprof._metrics.model_calls import StepCalls
-from autoprof._metrics.utilization import peak_seconds
-from autoprof._session import builder
-from autoprof._session.account import Account, Part
+from autoprof.base.frame import Phase
+from autoprof.base.summary import Summary, Work
 from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
-from autoprof.frame import Phase
-from autoprof.summary import Summary, Work
+from autoprof.probes.metrics import Metrics, flop_meter
+from autoprof.probes.metrics.flop_meter import OUTSIDE, PASSES, DevicePeak, FlopMeter
+from autoprof.probes.metrics.flops import Kind, describe
+from autoprof.probes.metrics.model_calls import StepCalls
+from autoprof.probes.metrics.utilization import peak_seconds
+from autoprof.session import builder
+from autoprof.session.account import Account, Part
 from autoprof.testing import FakeClock, ListSink, open_session
 from tests.accounts import FakeRun
 

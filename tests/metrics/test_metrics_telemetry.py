@@ -15,10 +15,10 @@ from fake_nvml import FakeNvml
 from torch import nn
 
 import autoprof
-from autoprof._metrics.telemetry import Telemetry, open_telemetry
 from autoprof.devices import HostReader, Monitor
 from autoprof.devices._nvml import open_reader
 from autoprof.devices.cuda import Cuda
+from autoprof.probes.metrics.telemetry import Telemetry, open_telemetry
 
 UUID = "GPU-aaaa"
 

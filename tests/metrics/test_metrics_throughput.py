@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
-from autoprof._metrics.throughput import ADVICE, FETCHED, LOGGED, SEVERAL_LOADERS, UNKNOWN
-from autoprof._reports.summary_text import render_summary
-from autoprof._session import builder
-from autoprof._session.account import Account
-from autoprof._session.pipeline import Pipeline
-from autoprof._session.sampler import Sampler
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
+from autoprof.probes.metrics.throughput import ADVICE, FETCHED, LOGGED, SEVERAL_LOADERS, UNKNOWN
+from autoprof.reports.summary_text import render_summary
+from autoprof.session import builder
+from autoprof.session.account import Account
+from autoprof.session.pipeline import Pipeline
+from autoprof.session.sampler import Sampler
 from autoprof.testing import FakeClock, ListSink, open_session
 
 STEP_NS = 1_000_000_000

@@ -12,7 +12,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.device_mesh import init_device_mesh
 
 import autoprof
-from autoprof.frame import Phase
+from autoprof.base.frame import Phase
 from autoprof.probes.collectives import WAIT
 
 CONFIG: dict[str, Any] = {

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from autoprof._ranks import RankRecord, SpanKey
-from autoprof._ranks.record import COMM_ROW, OUTSIDE_ROW
-from autoprof.frame import Phase
+from autoprof.base.frame import Phase
+from autoprof.ranks import RankRecord, SpanKey
+from autoprof.ranks.record import COMM_ROW, OUTSIDE_ROW
 
 Times = npt.NDArray[np.float64]
 MS = 1_000_000

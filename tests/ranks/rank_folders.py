@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from autoprof._storage.records import RecordWriter
-from autoprof._storage.runs import RunFolder
-from autoprof.frame import Layout, Nanoseconds, Phase, StepFrame
+from autoprof.base.frame import Layout, Nanoseconds, Phase, StepFrame
+from autoprof.base.storage.records import RecordWriter
+from autoprof.base.storage.runs import RunFolder
 
 NAME: Final = "run"
 BLOCKS: Final = 12

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from waiting import LIMIT_S, wait_until
 
 import autoprof
-from autoprof._ranks import exchange as exchanging
-from autoprof._ranks.exchange import Exchange
+from autoprof.ranks import exchange as exchanging
+from autoprof.ranks.exchange import Exchange
 from autoprof.testing import open_session
 
 MS = 1_000_000

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from rank_builders import MS, USUAL_MS, make_records, noisy_rows, with_fault
 
-from autoprof import _ranks
-from autoprof._ranks import RankComparison, RankRecord, SlowRank, SpanKey, phrase_slow
-from autoprof._ranks.record import COMM_ROW, OUTSIDE_ROW
-from autoprof.frame import Phase
+from autoprof import ranks as rank_comparison
+from autoprof.base.frame import Phase
+from autoprof.ranks import RankComparison, RankRecord, SlowRank, SpanKey, phrase_slow
+from autoprof.ranks.record import COMM_ROW, OUTSIDE_ROW
 
 MIDDLE_FORWARD, MIDDLE_BACKWARD = ("middle", Phase.FORWARD), ("middle", Phase.BACKWARD)
 OPTIMIZER, DATA = ("Optimizer", Phase.OPTIMIZER), ("Data", Phase.DATA)
@@ -21,7 +21,7 @@ OPTIMIZER, DATA = ("Optimizer", Phase.OPTIMIZER), ("Data", Phase.DATA)
 
 def compare_ranks(records: list[RankRecord]) -> RankComparison:
     """Compare these ranks, of which none is absent."""
-    return _ranks.compare_ranks(dict(enumerate(records)))
+    return rank_comparison.compare_ranks(dict(enumerate(records)))
 
 
 def always(_step: int) -> bool:

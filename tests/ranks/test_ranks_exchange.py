@@ -10,10 +10,10 @@ import pytest
 from torch.distributed import HashStore
 from waiting import wait_until
 
-from autoprof._ranks import MIN_COMMON_STEPS, Exchange, OwnWork, RankMonitor, RankPlace
-from autoprof._ranks.message import Message
-from autoprof._ranks.table import RankTable
-from autoprof.frame import Phase, Span
+from autoprof.base.frame import Phase, Span
+from autoprof.ranks import MIN_COMMON_STEPS, Exchange, OwnWork, RankMonitor, RankPlace
+from autoprof.ranks.message import Message
+from autoprof.ranks.table import RankTable
 from autoprof.testing import make_frame
 from tests.accounts import unlimited
 from tests.saved_records import write_records

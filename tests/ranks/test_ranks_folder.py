@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from rank_folders import SlowBlock, frames_of, layout_of, usual_self_ns, write_ranks
 
-from autoprof._ranks import FolderRecords, read_folder
-from autoprof._ranks.record_reader import MAX_STEPS
-from autoprof._storage.records import Frames, RecordWriter
-from autoprof.cli import main
+from autoprof.base.frame import Phase
+from autoprof.base.storage.records import Frames, RecordWriter
 from autoprof.errors import OutputError
-from autoprof.frame import Phase
+from autoprof.frontends.cli import main
+from autoprof.ranks import FolderRecords, read_folder
+from autoprof.ranks.record_reader import MAX_STEPS
 
 SLOW = SlowBlock(rank=2, block=4, phase=Phase.BACKWARD, extra_ns=5_000_000)
 

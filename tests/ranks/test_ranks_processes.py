@@ -12,8 +12,8 @@ import torch
 from gloo_ranks import LIMIT_S, rank_context
 
 from autoprof import read_run
-from autoprof.frame import Phase
-from autoprof.summary import OTHER_TARGETS, Summary
+from autoprof.base.frame import Phase
+from autoprof.base.summary import OTHER_TARGETS, Summary
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="needs a torch with distributed")
 

@@ -46,6 +46,6 @@ def test_actions_are_pinned_by_hash(path: Path) -> None:
 def test_a_change_of_the_release_starts_the_release() -> None:
     """Wheel and sdist are built and tried wherever a file that they depend on has changed."""
     paths = load("wheels.yml")[True]["pull_request"]["paths"]  # the key `on` is true in YAML 1.1
-    for wanted in (".ci/**", "setup.py", "pyproject.toml", "MANIFEST.in", "autoprof/_capture/marks/**"):
+    for wanted in (".ci/**", "setup.py", "pyproject.toml", "MANIFEST.in", "autoprof/capture/marks/**"):
         assert wanted in paths
         assert (ROOT / wanted.removesuffix("/**")).exists()

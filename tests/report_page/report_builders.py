@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from autoprof._stats import Aggregate
-from autoprof._storage.runs import RunFolder
-from autoprof.frame import Layout, Phase, StepFrame
-from autoprof.summary import Finding, Summary
+from autoprof.base.frame import Layout, Phase, StepFrame
+from autoprof.base.stats import Aggregate
+from autoprof.base.storage.runs import RunFolder
+from autoprof.base.summary import Finding, Summary
 from tests.saved_records import write_records
 
 MS = 1_000_000

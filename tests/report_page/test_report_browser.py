@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from report_builders import EVIL, frame_of, frames_of, layout_of, save_run
 
-from autoprof.cli import main
+from autoprof.frontends.cli import main
 from docs.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from report_builders import EVIL, frame_of, frames_of, layout_of, save_run
 
-from autoprof.cli import main
+from autoprof.frontends.cli import main
 
 
 class PageParts(HTMLParser):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from report_builders import MS, ROWS, frame_of, frames_of, layout_of, save_run
 
-from autoprof._reports.page.history import BINS, SLOW_STEPS, RunHistory, read_history
-from autoprof._reports.page.payload import run_payload
-from autoprof._storage.runs import read_run
+from autoprof.base.storage.runs import read_run
 from autoprof.diagnose import saved_summary
+from autoprof.reports.page.history import BINS, SLOW_STEPS, RunHistory, read_history
+from autoprof.reports.page.payload import run_payload
 
 
 def _history(run: Path) -> RunHistory:

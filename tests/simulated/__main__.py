@@ -2,7 +2,7 @@
 
 import sys
 
-from autoprof.cli import main
+from autoprof.frontends.cli import main
 
 from .simulated_accelerator import CannotBuildError, load
 

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import autoprof
 from autoprof import Phase, StepFrame
-from autoprof.frame import STREAM_LANES, TRAINING_LANE
+from autoprof.base.frame import STREAM_LANES, TRAINING_LANE
 from autoprof.testing import ListSink
 from benchmarks.gpu.kernels import Sleeper
 

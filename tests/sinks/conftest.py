@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from sink_builders import VRT, Clock, frame_of, layout_of, summary_of
 
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from autoprof.frame import LOGGED_LANE, STREAM_LANES, UNTIMED_LANE, Layout, Phase, StepFrame
+from autoprof.base.frame import LOGGED_LANE, STREAM_LANES, UNTIMED_LANE, Layout, Phase, StepFrame
 
 SPAN_PHASES = [phase for phase in Phase if phase is not Phase.OTHER]
 NAMES = ["VRT", "VRT/Stage8", "Spike时间自注意力", 'a "quoted", name', "x;y\\z", "(backward)"]

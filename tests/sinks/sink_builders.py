@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from autoprof._stats import Aggregate
-from autoprof.frame import Layout, Phase, StepFrame
-from autoprof.summary import Summary
+from autoprof.base.frame import Layout, Phase, StepFrame
+from autoprof.base.stats import Aggregate
+from autoprof.base.summary import Summary
 
 MS = 1_000_000
 

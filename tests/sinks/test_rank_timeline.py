@@ -7,8 +7,8 @@ from pathlib import Path
 from sink_builders import frame_of
 from trace_rules import check
 
-from autoprof._storage.runs import RunFolder
-from autoprof.cli import main
+from autoprof.base.storage.runs import RunFolder
+from autoprof.frontends.cli import main
 from tests.saved_records import write_records
 
 ROWS = (("Layer", "forward", -1, 10),)

@@ -9,12 +9,12 @@ from random_frames import runs, same
 from sink_builders import VRT, Clock, layout_of
 
 import autoprof
-from autoprof._ranks import read_record
-from autoprof._storage.line_file import LineFile
-from autoprof._storage.records import Frames, RecordWriter
-from autoprof._storage.runs import read_run
+from autoprof.base.frame import Layout, Phase, StepFrame
+from autoprof.base.storage.line_file import LineFile
+from autoprof.base.storage.records import Frames, RecordWriter
+from autoprof.base.storage.runs import read_run
 from autoprof.diagnose import saved_summary
-from autoprof.frame import Layout, Phase, StepFrame
+from autoprof.ranks import read_record
 from autoprof.testing import ListSink
 
 LAYOUT = layout_of(VRT)

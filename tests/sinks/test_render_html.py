@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sink_builders import frame_of, summary_of
 
-from autoprof._reports.short_text import render_html, render_short
-from autoprof.summary import Finding, Summary
+from autoprof.base.summary import Finding, Summary
+from autoprof.reports.short_text import render_html, render_short
 
 
 def test_a_summary_shows_itself_in_a_notebook(summary: Summary) -> None:

@@ -11,9 +11,9 @@ import pytest
 from random_frames import same
 from sink_builders import frame_of, layout_of
 
-from autoprof._storage.records import Frames
-from autoprof._storage.steps_jsonl import LAYOUTS, FrameEncoder
-from autoprof.frame import Phase, StepFrame
+from autoprof.base.frame import Phase, StepFrame
+from autoprof.base.storage.records import Frames
+from autoprof.base.storage.steps_jsonl import LAYOUTS, FrameEncoder
 from tests.saved_records import write_records
 
 

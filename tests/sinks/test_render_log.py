@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sink_builders import acts, frame_of, layout_of
 
-from autoprof._reports.log import render_log_summary, render_step
-from autoprof._reports.name_tree import NameAverages
-from autoprof._reports.summary_text import render_summary
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
+from autoprof.reports.log import render_log_summary, render_step
+from autoprof.reports.name_tree import NameAverages
+from autoprof.reports.summary_text import render_summary
 
 _LINE = re.compile(r"^(?P<name>.+?) *: +(?P<ms>[\d.]+)ms \( *(?P<percent>[\d.]+)%\)")
 

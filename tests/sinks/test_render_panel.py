@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from sink_builders import acts, frame_of, summary_of
 
-from autoprof._reports.panel import render_panel, render_plain
-from autoprof._reports.text import in_encoding
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
+from autoprof.reports.panel import render_panel, render_plain
+from autoprof.reports.text import in_encoding
 
 _COLOR = re.compile(r"\x1b\[\d*m")
 NASTY = st.text(alphabet=st.sampled_from("a/中é\x1b\x9b\n\t\u202e\u200b\ud800$…[2J"), min_size=1, max_size=60)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from sink_builders import acts, frame_of, summary_of
 
-from autoprof._reports.short_text import LINES, render_html, render_short
-from autoprof._reports.summary_text import render_summary
-from autoprof.frame import Phase
-from autoprof.summary import OTHER_TARGETS, Excluded, Finding, Progress, Summary
+from autoprof.base.frame import Phase
+from autoprof.base.summary import OTHER_TARGETS, Excluded, Finding, Progress, Summary
+from autoprof.reports.short_text import LINES, render_html, render_short
+from autoprof.reports.summary_text import render_summary
 
 GOLDEN = """\
 ────────────────────────────────────────────────────────────────────────────────

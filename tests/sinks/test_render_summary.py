@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from sink_builders import frame_of, summary_of
 
-from autoprof._reports.summary_text import render_summary
-from autoprof.summary import Summary
+from autoprof.base.summary import Summary
+from autoprof.reports.summary_text import render_summary
 
 GOLDEN = """\
 ────────────────────────────────────────────────────────────────────────────────

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from autoprof._reports.panel import render_panel
-from autoprof._reports.run_facts import run_facts
-from autoprof._reports.summary_text import render_summary
-from autoprof.summary import MetricStats, Progress, Summary, Work, WorkRow
+from autoprof.base.summary import MetricStats, Progress, Summary, Work, WorkRow
+from autoprof.reports.panel import render_panel
+from autoprof.reports.run_facts import run_facts
+from autoprof.reports.summary_text import render_summary
 
 TERA = 10**12
 METRICS = {

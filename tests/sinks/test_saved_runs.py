@@ -14,10 +14,10 @@ from sink_builders import summary_of
 from torch import nn
 
 import autoprof
-from autoprof._storage.runs import RunFolder
-from autoprof.cli import main
-from autoprof.frame import StepFrame
-from autoprof.summary import Summary
+from autoprof.base.frame import StepFrame
+from autoprof.base.storage.runs import RunFolder
+from autoprof.base.summary import Summary
+from autoprof.frontends.cli import main
 from autoprof.testing import ListSink
 from tests.saved_records import write_records
 

@@ -16,12 +16,12 @@ from sink_builders import Clock, frame_of, summary_of
 from tqdm import tqdm
 
 import autoprof
-from autoprof._core.notes import Notes
-from autoprof._session.sink_group import SinkGroup
+from autoprof.base.notes import Notes
+from autoprof.base.summary import Summary
+from autoprof.session.sink_group import SinkGroup
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks._terminal import PinnedLines
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
-from autoprof.summary import Summary
 
 
 class Summaries:

@@ -11,8 +11,8 @@ from kept_steps import kept_steps
 from sink_builders import Clock, frame_of, summary_of
 from waiting import LIMIT_S
 
-from autoprof._storage.line_file import LineFile
-from autoprof._storage.runs import RunFolder
+from autoprof.base.storage.line_file import LineFile
+from autoprof.base.storage.runs import RunFolder
 from autoprof.errors import OutputError
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.jsonl import JsonlOptions, JsonlSink
@@ -85,7 +85,7 @@ signal.alarm(int(sys.argv[3]))  # a writer that hangs dies of it
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from autoprof.sinks.jsonl import JsonlOptions
-from autoprof._storage.runs import RunFolder
+from autoprof.base.storage.runs import RunFolder
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.jsonl import JsonlSink
 from sink_builders import frame_of, summary_of

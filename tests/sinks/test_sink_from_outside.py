@@ -19,7 +19,7 @@ PROGRAM = """
 import json, logging, sys, torch
 logging.basicConfig()
 import autoprof
-from autoprof.cli import main
+from autoprof.frontends.cli import main
 from autoprof.config.json_schema import json_schema
 from autoprof.sinks import parse_config
 

@@ -10,14 +10,14 @@ import pytest
 from matplotlib.figure import Figure
 from sink_builders import Clock, frame_of, summary_of
 
-from autoprof._core.units import NS_PER_S
-from autoprof._reports.figures import encode_figure
-from autoprof._reports.memory import MemoryHistory, memory_figure
-from autoprof._session.account import Part
-from autoprof._storage.runs import RunFolder
+from autoprof.base.storage.runs import RunFolder
+from autoprof.base.summary import MemoryRow, Summary
+from autoprof.base.units import NS_PER_S
+from autoprof.reports.figures import encode_figure
+from autoprof.reports.memory import MemoryHistory, memory_figure
+from autoprof.session.account import Part
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.memory_plot import POINTS, History, MemoryPlotOptions, MemoryPlotSink
-from autoprof.summary import MemoryRow, Summary
 from tests.accounts import FakeRun
 
 PNG = b"\x89PNG\r\n\x1a\n"

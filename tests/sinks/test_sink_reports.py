@@ -10,9 +10,9 @@ import pytest
 from sink_builders import Clock, frame_of, summary_of
 from waiting import LIMIT_S
 
-from autoprof._storage.runs import RunFolder
+from autoprof.base.frame import StepFrame
+from autoprof.base.storage.runs import RunFolder
 from autoprof.errors import MissingExtra, OutputError
-from autoprof.frame import StepFrame
 from autoprof.sinks import RunInfo, Sinks, make_sinks
 from autoprof.sinks._metrics_sink import QUEUE_SIZE, MetricsOptions, MetricsReport, MetricsSink, SlowSink
 from autoprof.sinks.prometheus import PrometheusOptions

@@ -12,11 +12,11 @@ from random_frames import runs
 from sink_builders import MS, VRT, frame_of
 from trace_rules import check_events
 
-from autoprof._storage.runs import RunFolder
-from autoprof.frame import STREAM_LANES, StepFrame
+from autoprof.base.frame import STREAM_LANES, StepFrame
+from autoprof.base.storage.runs import RunFolder
+from autoprof.base.summary import Summary
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.trace import TraceEncoder, TraceOptions, TraceSink
-from autoprof.summary import Summary
 
 STARTS = np.array([0, 10, 170, 290, 300, 310, 660, 831, 852, 920]) * MS
 """Where the spans of the reference step begin."""

@@ -17,7 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from waiting import LIMIT_S
 from wandb.proto.wandb_internal_pb2 import Record
 
-from autoprof._storage.runs import RunFolder
+from autoprof.base.storage.runs import RunFolder
 from autoprof.errors import OutputError
 from autoprof.sinks._base import RunInfo, Sink
 from autoprof.sinks.prometheus import PrometheusOptions, PrometheusSink

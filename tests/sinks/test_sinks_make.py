@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sink_builders import Clock, summary_of
 
-from autoprof._storage.runs import RunFolder
+from autoprof.base.storage.runs import RunFolder
 from autoprof.errors import OutputError
 from autoprof.sinks import RunInfo, Sink, Sinks, make_sinks
 from autoprof.sinks.console import ConsoleOptions

@@ -11,7 +11,7 @@ from typing import TextIO
 import pytest
 from waiting import LIMIT_S
 
-from autoprof._core.text_output import TextOutput
+from autoprof.base.text_output import TextOutput
 
 
 def _in_time(call: Callable[[], bool]) -> bool:

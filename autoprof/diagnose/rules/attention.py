@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._core.units import count, format_percent
-from ...summary import Finding
+from ...base.summary import Finding
+from ...base.units import count, format_percent
 from .. import Evidence, Experiment, Rule, abstain
 from .._bounds import MIN_SHARE
 from .._thresholding import counted_work, is_above

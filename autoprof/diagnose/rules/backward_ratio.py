@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._core.units import format_ms
-from ..._stats.intervals import Interval
-from ...frame import Phase
-from ...summary import Finding, Row
+from ...base.frame import Phase
+from ...base.stats.intervals import Interval
+from ...base.summary import Finding, Row
+from ...base.units import format_ms
 from .. import Evidence, ExceededBound, Rule, abstain, edit_module, threshold_time
 from .._bounds import GOOD_PART, REPEATED, SEVERAL
 from .._contention import QUIET, is_crowded

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._core.units import format_percent
-from ..._ranks import RankComparison
-from ...frame import Phase
-from ...summary import Finding
+from ...base.frame import Phase
+from ...base.summary import Finding
+from ...base.units import format_percent
+from ...ranks import RankComparison
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
 from .._bounds import MIN_SHARE
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._core.units import count, format_ms
-from ...frame import Phase
+from ...base.frame import Phase
+from ...base.summary import Finding
+from ...base.units import count, format_ms
 from ...probes.stacks import SAMPLER
-from ...summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
 from .._bounds import MOST
 

@@ -8,8 +8,8 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-from ..._core.units import format_percent
-from ...summary import Finding
+from ...base.summary import Finding
+from ...base.units import format_percent
 from .. import Evidence, Experiment, Rule
 from .._bounds import MOST
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Final
 
-from ..._core.units import format_count, format_ns, format_percent
-from ...summary import ROLLOUT, VALIDATION, Finding
+from ...base.summary import ROLLOUT, VALIDATION, Finding
+from ...base.units import format_count, format_ns, format_percent
 from .. import Evidence, Experiment, Rule, abstain
 from .._bounds import LARGE_SHARE, MAX_BESIDE
 from .._stacks import EXCLUDED

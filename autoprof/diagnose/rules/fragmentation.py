@@ -8,8 +8,8 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-from ..._core.units import format_bytes
-from ...summary import Finding
+from ...base.summary import Finding
+from ...base.units import format_bytes
 from .. import Evidence, Experiment, Rule, abstain
 from .._allocator import is_fragmented, times
 from .._bounds import GOOD_PART, PATTERN

@@ -7,8 +7,8 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-from ...frame import Phase
-from ...summary import Finding
+from ...base.frame import Phase
+from ...base.summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
 
 

@@ -25,11 +25,11 @@ from math import isclose
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from ..._core.units import count, format_bytes, format_flops, format_ms, format_percent
-from ..._stats.intervals import Interval
-from ..._stats.rows import RowKey, step_rows
-from ...frame import BACKWARD_NAME, MODULE_PHASES, TRAINING_LANE, Phase
-from ...summary import Finding, Row, SlowestMember
+from ...base.frame import BACKWARD_NAME, MODULE_PHASES, TRAINING_LANE, Phase
+from ...base.stats.intervals import Interval
+from ...base.stats.rows import RowKey, step_rows
+from ...base.summary import Finding, Row, SlowestMember
+from ...base.units import count, format_bytes, format_flops, format_ms, format_percent
 from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
 from .._bounds import LARGE_SHARE, MARGIN, MAX_BESIDE, MIN_SHARE, MOST, NEARLY_ALL, SEVERAL
 from .._contention import is_crowded

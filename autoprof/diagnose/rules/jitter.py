@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._core.units import format_ms, format_percent
-from ..._stats.intervals import Interval, proportion_factors
-from ...frame import Phase
-from ...summary import Finding
+from ...base.frame import Phase
+from ...base.stats.intervals import Interval, proportion_factors
+from ...base.summary import Finding
+from ...base.units import format_ms, format_percent
 from .. import Evidence, Experiment, Rule, abstain, classify
 from .._bounds import LONG_STEP, MIN_SHARE, PATTERN
 from .._contention import QUIET, is_crowded

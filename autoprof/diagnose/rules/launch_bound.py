@@ -7,10 +7,10 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-from ..._core.units import format_percent
-from ..._stats.intervals import Interval
-from ...frame import TRAINING_LANE, Phase
-from ...summary import Finding
+from ...base.frame import TRAINING_LANE, Phase
+from ...base.stats.intervals import Interval
+from ...base.summary import Finding
+from ...base.units import format_percent
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, threshold_time
 from .._bounds import FULL, LARGE_SHARE, NEARLY_ALL
 

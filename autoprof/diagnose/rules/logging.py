@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..._core.units import format_ms
-from ...frame import Phase
-from ...summary import Finding
+from ...base.frame import Phase
+from ...base.summary import Finding
+from ...base.units import format_ms
 from .. import (
     CallStatistics,
     Evidence,

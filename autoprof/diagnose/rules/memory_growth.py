@@ -13,9 +13,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from ..._core.units import format_bytes
-from ..._stats.intervals import slope
-from ...summary import Finding
+from ...base.stats.intervals import slope
+from ...base.summary import Finding
+from ...base.units import format_bytes
 from .. import Evidence, Experiment, Rule, abstain
 from .._bounds import MOST, SEVERAL
 from .._calls import format_place

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._core.units import format_bytes, format_percent
-from ...summary import Finding, Severity
+from ...base.summary import Finding, Severity
+from ...base.units import format_bytes, format_percent
 from .. import Evidence, Experiment, Rule, abstain
 from .._allocator import is_fragmented, times
 from .._bounds import PATTERN

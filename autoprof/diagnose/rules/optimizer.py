@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...frame import Phase
-from ...summary import Finding
+from ...base.frame import Phase
+from ...base.summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
 from .._bounds import MAX_BESIDE, MIN_SHARE, NEARLY_ALL
 from .._optimizers import advise_faster

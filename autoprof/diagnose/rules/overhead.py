@@ -10,9 +10,9 @@ from __future__ import annotations
 from math import ceil
 from typing import Final
 
-from ..._core.units import format_percent
-from ..._stats.intervals import Interval
-from ...summary import Finding
+from ...base.stats.intervals import Interval
+from ...base.summary import Finding
+from ...base.units import format_percent
 from .. import Evidence, Experiment, Rule, abstain
 from .._bounds import MANY_STEPS
 from .._thresholding import is_above, share_evidence

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._core.units import format_ms, format_percent
-from ..._stats.intervals import Interval
-from ...frame import Phase
-from ...summary import Finding, Work
+from ...base.frame import Phase
+from ...base.stats.intervals import Interval
+from ...base.summary import Finding, Work
+from ...base.units import format_ms, format_percent
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, threshold_time
 from .._bounds import GOOD_PART, MOST, NEARLY_ALL
 from .._thresholding import counted_work

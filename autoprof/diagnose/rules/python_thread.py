@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._core.units import format_percent
-from ..._stats.intervals import Interval
-from ...frame import Phase
-from ...summary import Finding
+from ...base.frame import Phase
+from ...base.stats.intervals import Interval
+from ...base.summary import Finding
+from ...base.units import format_percent
 from .. import Evidence, ExceededBound, Experiment, Rule, threshold_time
 from .._bounds import LARGE_SHARE
 from .._contention import contention

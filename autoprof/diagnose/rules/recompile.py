@@ -8,9 +8,9 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-from ..._core.names import shorten
-from ..._core.units import format_ns, format_percent
-from ...summary import Finding, Severity
+from ...base.names import shorten
+from ...base.summary import Finding, Severity
+from ...base.units import format_ns, format_percent
 from .. import Evidence, Experiment, Rule, abstain
 from .._bounds import MIN_SHARE, PATTERN
 from .._calls import format_place

@@ -8,9 +8,9 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-from ..._core.units import format_bytes, format_flops
-from ...frame import Phase
-from ...summary import Finding
+from ...base.frame import Phase
+from ...base.summary import Finding
+from ...base.units import format_bytes, format_flops
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
 from .._what_if import saved_bytes
 

@@ -11,10 +11,10 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-from ..._core.units import format_count
-from ..._stats.intervals import Interval
-from ...frame import BACKWARD_NAME, Phase
-from ...summary import Finding, Row
+from ...base.frame import BACKWARD_NAME, Phase
+from ...base.stats.intervals import Interval
+from ...base.summary import Finding, Row
+from ...base.units import format_count
 from .. import Evidence, ExceededBound, Rule, edit_module, threshold_time
 from .._bounds import REPEATED
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._core.units import format_ms, format_ns, format_percent
-from ...frame import Phase
-from ...summary import Finding, Row
+from ...base.frame import Phase
+from ...base.summary import Finding, Row
+from ...base.units import format_ms, format_ns, format_percent
 from .. import Evidence, Experiment, Rule, abstain
 from .._bounds import MANY, MARGIN, MOST, NEARLY_ALL
 from .._contention import contention

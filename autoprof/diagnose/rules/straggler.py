@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..._ranks import MIN_SHARE, Cause, RankComparison, name_ranks, phrase_slow
-from ..._stats.intervals import Interval
-from ...summary import Finding
+from ...base.stats.intervals import Interval
+from ...base.summary import Finding
+from ...ranks import MIN_SHARE, Cause, RankComparison, name_ranks, phrase_slow
 from .. import Evidence, Experiment, Rule, abstain, inconclusive
 from .._bounds import MARGIN
 from .._thresholding import share_evidence

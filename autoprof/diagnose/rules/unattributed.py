@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ..._core.units import count
-from ..._stats.intervals import Interval
-from ...frame import BACKWARD_NAME, MODULE_PHASES, Phase
-from ...summary import Finding
+from ...base.frame import BACKWARD_NAME, MODULE_PHASES, Phase
+from ...base.stats.intervals import Interval
+from ...base.summary import Finding
+from ...base.units import count
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows
 from .._bounds import LARGE_SHARE, MAX_BESIDE
 from .._stacks import UNATTRIBUTED

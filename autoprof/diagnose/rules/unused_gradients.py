@@ -8,10 +8,10 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-from ..._core.names import enumerate_names
-from ..._core.units import format_ms
-from ...frame import Phase
-from ...summary import Finding, Row
+from ...base.frame import Phase
+from ...base.names import enumerate_names
+from ...base.summary import Finding, Row
+from ...base.units import format_ms
 from .. import Evidence, ExceededBound, Rule, edit_module, threshold_rows
 from .._evidence import SHARED_NAME
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ..._core.names import shorten, visible
+from ...base.names import shorten, visible
 from ..fields import Meaning
 from ..records import Records
 

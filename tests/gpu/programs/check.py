@@ -95,7 +95,7 @@ class Program:
 
     def _read(self, folder):
         import autoprof
-        from autoprof.cli import main
+        from autoprof.frontends.cli import main
 
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
         try:

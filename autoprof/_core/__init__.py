@@ -1,1 +1,0 @@
-"""What every room uses: safe names, units, plug-ins, options, notes, signals, and failures that are contained."""

@@ -1,0 +1,308 @@
+"""FLOPs of the steps: each sequence of input shapes is counted once, and divided by the time of its steps."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+from weakref import ref
+
+import torch
+from torch import nn
+
+from ...base.allowance import Allowance
+from ...base.frame import MODULE_PHASES, Phase
+from ...base.stats.name_lines import Line, name_lines, walk
+from ...base.summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
+from ...base.units import NS_PER_S
+from ...capture import recorder
+from ...devices import Peak, Tf32Flags, device_of
+from .flops import TOO_LONG, FlopCount, FlopKey, ModelCall, count_call, trained_parameters, weighted_sum
+from .model_calls import MAX_SHAPES, StepCalls
+from .utilization import Utilization, peak_seconds, utilization
+
+MODULE_NS: Final = 5_000_000
+"""Estimated time of a count for each module: some 30 operators, forward and backward, at 0.15 ms."""
+
+FIRST_NS: Final = 200_000_000
+"""Extra time of a process's first count, in which torch imports its formulas."""
+MORE: Final = 4
+"""Times as long as a count that was stopped the next one may take."""
+OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
+PASSES: Final = "the step runs more backward passes than its calls of the model explain"
+CHANGED: Final = "parameters were frozen or unfrozen during the run"
+DROPPED: Final = "the program dropped the model before its FLOPs were counted"
+POSTPONED: Final = "FLOPs are counted when the run is long enough for the budget, or at its end if that is quick"
+TOO_MANY: Final = f"the shapes of the inputs differ in more than {MAX_SHAPES} ways"
+
+
+class DevicePeak(NamedTuple):
+    """The peak FLOP/s of the model's device and its settings; without ``peak`` there is a ``reason``."""
+
+    name: str | None = None
+    peak: Peak | None = None
+    reason: str | None = None
+    flags: Tf32Flags = Tf32Flags(matmul=False, conv=False)
+
+
+class CountedCall(NamedTuple):
+    """A call of the model that is counted once: its shape's number, and whether a backward follows."""
+
+    shape: int
+    backward: bool
+
+
+Parts = dict[str, tuple[FlopCount, Mapping[str, int]]]
+"""The FLOPs of the modules of each name that was asked for, and the same by phase."""
+
+
+class FlopMeter:
+    """Count the FLOPs of each sequence of model calls in a step, and divide them by the steps' time.
+
+    A count takes some milliseconds of the training thread for each module. It is postponed until ``during`` affords it;
+    a run that ends before is counted when it is closed, if ``at_end`` affords that. The device's peak is found at the
+    first count, because a model may move to its device after set-up; ``place`` is that of a model without parameters.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        targets: Iterable[tuple[str, str]],
+        during: Allowance,
+        at_end: Allowance,
+        place: torch.device,
+    ) -> None:
+        self._names: dict[str, set[str]] = defaultdict(set)
+        """The names of each fqn."""
+        for name, fqn in targets:
+            self._names[fqn].add(name)
+        self._during, self._at_end = during, at_end
+        self._model = ref(model)
+        self._modules = sum(1 for _ in model.modules())
+        self._place = place
+        self._peak: DevicePeak | None = None
+        self._next_ns = FIRST_NS + MODULE_NS * self._modules
+        """The estimated time of the next count; after the first one, by the one before."""
+        self._steps: Tally[tuple[CountedCall, ...]] = Tally()
+        """The recorded steps with each sequence of calls."""
+        self._reasons: set[str] = set()
+        """Why there is no figure."""
+        self._shapes: list[ModelCall] = []
+        self._counts: dict[CountedCall, FlopCount] = {}
+        self._mean: tuple[dict[tuple[CountedCall, ...], int], FlopCount, Parts] | None = None
+        """The FLOPs of a mean step, and the steps of which it is the mean."""
+
+    def add_steps(self, calls: StepCalls, shapes: list[ModelCall], *, warmup: bool, steps: int = 1) -> None:
+        """Add equal steps with these calls of the model; count their FLOPs if due."""
+        self._shapes = shapes
+        backward = [shapes[number].backward and calls.passes != 0 for number in calls.shapes if number >= 0]
+        reason = _reason(calls, backward)
+        sequence = tuple(CountedCall(*one) for one in zip(calls.shapes, backward, strict=False))
+        if sequence not in self._steps and len(self._steps) >= MAX_SHAPES:
+            reason = reason or TOO_MANY
+        if reason:
+            if not warmup or calls.outside:  # only the first step with a shape shows calls outside
+                self._reasons.add(reason)
+            return
+        if not warmup:
+            self._steps[sequence] += steps
+        for call in sequence:
+            model = self._model()
+            if model is not None and call not in self._counts and self._during.affords(self._next_ns):
+                self._count(model, call, self._during)
+
+    def _count(self, model: nn.Module, call: CountedCall, allowance: Allowance) -> None:
+        active, recorder.active = recorder.active, None  # spans of this forward belong to no step
+        try:
+            with allowance.work():
+                spent_ns = allowance.spent_ns
+                wanted = replace(self._shapes[call.shape], backward=call.backward)
+                count = count_call(model, wanted, lambda: allowance.affords(0))
+        finally:
+            recorder.active = active
+        took_ns = allowance.spent_ns - spent_ns
+        if count.reason == TOO_LONG:
+            self._next_ns = MORE * took_ns
+            return
+        self._counts[call] = count
+        self._next_ns = took_ns
+        if self._peak is None:
+            self._peak = peak_of(model, self._place)
+
+    def finish(self) -> None:
+        """Count the calls that are not counted yet, those of most steps first, unless that takes too long."""
+        for call in [call for sequence, _ in self._steps.most_common() for call in sequence]:
+            model = self._model()
+            if model is None or call in self._counts:
+                continue
+            if not self._at_end.affords(self._next_ns):
+                return
+            self._count(model, call, self._at_end)
+
+    def by_shapes(self) -> dict[tuple[int, ...], int]:
+        """Return the operations of each sequence of shapes that is counted."""
+        found = {}
+        for sequence in self._steps:
+            counts = [self._counts[call].flops() for call in sequence if call in self._counts]
+            if len(counts) == len(sequence) and None not in counts:
+                found[tuple(call.shape for call in sequence)] = sum(one or 0 for one in counts)
+        return found
+
+    def work(self, summary: Summary) -> Work | None:
+        """Return the FLOPs of a mean step and the utilization of the device; None without a recorded step."""
+        if not summary.steps or not (self._steps or self._reasons):
+            return None
+        model = self._model()
+        if model is not None and any(call.trained != trained_parameters(model) for call in self._shapes):
+            self._reasons.add(CHANGED)
+        if self._reasons:
+            return Work(reason="; ".join(sorted(self._reasons)))
+        if any(call not in self._counts for sequence in self._steps for call in sequence):
+            return Work(reason=DROPPED if model is None else POSTPONED)
+        return self._work(summary)
+
+    def _work(self, summary: Summary) -> Work:
+        mean, parts = self._mean_step()
+        if mean.reason is not None:
+            return Work(reason=mean.reason, notes=mean.notes)
+        # With one sequence of shapes the median is the time of a step; else the mean time belongs to the mean FLOPs.
+        step_ns = summary.step_p50_ns if len(self._steps) == 1 else summary.step_mean_ns
+        device = self._peak or DevicePeak(reason="the device is not known yet")
+        found = utilization(mean, step_ns, device.peak, device.flags)
+        form = "" if device.peak is None else f" ({device.peak.form_factor})"
+        return Work(
+            flops=_by_phase(mean),
+            flops_per_s=found.model_flops_per_s,
+            mfu=found.mfu,
+            hfu=found.hfu,
+            no_peak=found.reason or device.reason,
+            peak=None if device.peak is None else f"{device.name}{form}",
+            notes=mean.notes,
+            rows=tuple(_rows(summary, parts, device)),
+            kinds=tuple(_kinds(mean, device)),
+            attention=tuple(_attention(mean)),
+        )
+
+    def _mean_step(self) -> tuple[FlopCount, Parts]:
+        """Return the FLOPs of a mean step, and of each name; computed anew where steps of several kinds have come."""
+        steps = dict(self._steps) if len(self._steps) > 1 else dict.fromkeys(self._steps, 1)
+        if self._mean is None or self._mean[0] != steps:
+            whole = sum(steps.values())
+            mean = weighted_sum((self._counts[call], n / whole) for sequence, n in steps.items() for call in sequence)
+            parts: Parts = {name: (work, _by_phase(work)) for name, work in _parts(mean, self._names).items()}
+            self._mean = steps, mean, parts
+        return self._mean[1], self._mean[2]
+
+
+def _rows(
+    summary: Summary,
+    parts: Parts,
+    device: DevicePeak,
+) -> Iterable[WorkRow]:
+    lines = {line.name: line for line, _, _ in walk(name_lines(summary)[0])}
+    for name, (work, flops) in parts.items():
+        line = lines.get(name)
+        if line is None:
+            continue
+        found = _rates(work, line, summary.steps, device)
+        double = sum(count for kind, count in work.kinds().items() if kind.dtype == "float64")
+        yield WorkRow(
+            name,
+            flops,
+            found.model_flops_per_s,
+            found.mfu,
+            found.hfu,
+            double,
+            _counts_by_phase(work.moved),
+            _counts_by_phase(work.operators),
+        )
+
+
+def _kinds(work: FlopCount, device: DevicePeak) -> Iterable[WorkKind]:
+    for kind, flops in sorted(work.kinds().items()):
+        seconds = peak_seconds(kind, flops, device.peak, device.flags)
+        now, half = (None if one is None else one * NS_PER_S for one in seconds)
+        yield WorkKind(kind.dtype, kind.family, flops, now, half)
+
+
+def _attention(work: FlopCount) -> Iterable[UnfusedAttention]:
+    for by_sdpa in (False, True):
+        found = {fqn: flops for (fqn, by), flops in work.attention.items() if by is by_sdpa}
+        if found:
+            yield UnfusedAttention(sum(found.values()), len(found), next(iter(found)), by_sdpa)
+
+
+def _reason(calls: StepCalls, backward: list[bool]) -> str:
+    """Return the reason where the FLOPs of a step cannot be known, or an empty string."""
+    if not calls.shapes:
+        return "no recorded step called the model as a whole"
+    if calls.outside:
+        return OUTSIDE
+    if len(backward) < len(calls.shapes):
+        return TOO_MANY
+    return PASSES if calls.passes is not None and calls.passes > max(sum(backward), 1) else ""
+
+
+def _by_phase(work: FlopCount) -> dict[str, int]:
+    return {str(phase): work.flops(phases=phase) or 0 for phase in MODULE_PHASES}
+
+
+def _counts_by_phase(counts: Mapping[tuple[str, Phase], int]) -> dict[str, int]:
+    found = Tally[str]()
+    for (_, phase), count in counts.items():
+        found[str(phase)] += count
+    return dict(found)
+
+
+def _parts(work: FlopCount, names: Mapping[str, Iterable[str]]) -> dict[str, FlopCount]:
+    """Return for each name the FLOPs of its modules (``names`` has those of each fqn) and all inside them."""
+    found: dict[str, dict[FlopKey, int]] = defaultdict(dict)
+    for key, flops in work.rows.items():
+        for name in _names_around(key.fqn, names):
+            found[name][key] = flops
+    moved, operators = (_of_names(counts, names) for counts in (work.moved, work.operators))
+    every = {name: None for several in names.values() for name in several}
+    return {name: FlopCount(found[name], moved[name], operators[name]) for name in every}
+
+
+def _of_names(
+    counts: Mapping[tuple[str, Phase], int], names: Mapping[str, Iterable[str]]
+) -> dict[str, dict[tuple[str, Phase], int]]:
+    found: dict[str, dict[tuple[str, Phase], int]] = defaultdict(dict)
+    for part, count in counts.items():
+        for name in _names_around(part[0], names):
+            found[name][part] = count
+    return found
+
+
+def _names_around(fqn: str, names: Mapping[str, Iterable[str]]) -> set[str]:
+    return {name for around in _enclosing(fqn) for name in names.get(around, ())}
+
+
+def _enclosing(fqn: str) -> Iterable[str]:
+    """Yield this module and all around it, up to the model itself."""
+    while fqn:
+        yield fqn
+        fqn = fqn.rpartition(".")[0]
+    yield ""
+
+
+def _rates(work: FlopCount, line: Line, steps: int, device: DevicePeak) -> Utilization:
+    """Return the utilization of a line over the time of its phases; empty where one of them was not timed."""
+    timed = dict(zip(MODULE_PHASES, line.parts, strict=True))
+    if any(work.flops(phases=phase) and not ns for phase, ns in timed.items()):
+        return Utilization()
+    return utilization(work, sum(timed.values()) / steps, device.peak, device.flags)
+
+
+def peak_of(model: nn.Module, place: torch.device) -> DevicePeak:
+    """Return the peak of the model's device; without parameters, of the device at ``place``."""
+    places: set[Any] = {parameter.device for parameter in model.parameters()} or {place}
+    if len(places) > 1:
+        return DevicePeak(reason="the model lies on several devices")
+    place = places.pop()
+    device = device_of(place)
+    peak, reason = device.peak(place)
+    return DevicePeak(device.name(place), peak, reason, device.tf32())

@@ -1,0 +1,164 @@
+"""The hook on the model itself that records the shapes of its calls; no other module gets one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from itertools import repeat
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ...base.allowance import SAMPLED_CALLS, Allowance
+from ...base.process.replace import skip_frames
+from ...capture.hooks.backward import BackwardPasses
+from ...capture.hooks.call_sites import CallEntry
+from ...capture.hooks.entry_probe import EntryProbe
+from ...capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE
+from ...capture.marks.mark_batch import MarkBatch
+from ...capture.recorder import Recorder
+from .flops import ModelCall, describe
+
+MAX_SHAPES: Final = 32
+"""A run with more different shapes gets no figure instead of a growing table."""
+DEPTH: Final = 4
+
+_compiling = torch.compiler.is_dynamo_compiling
+_task = torch._C._current_graph_task_id
+_any_autocast = torch._C._is_any_autocast_enabled
+
+
+class StepCalls(NamedTuple):
+    """The calls of the model in one step: the numbers of their shapes, in order."""
+
+    shapes: tuple[int, ...]
+    outside: bool
+    """Whether modules of the model were called outside of any call of the model itself."""
+    passes: int | None
+    """The number of backward passes through modules; None where no hook shows which passes reach them."""
+    elements: int = 0
+    """Elements of the tensors that the calls were given."""
+
+
+class RootProbe(EntryProbe):
+    """Record each call of the model by the shapes of its arguments.
+
+    The arguments are described once for each shape. ``allowance`` pays for that, and for the hook; ``passes`` counts
+    backward passes, where they are marked.
+    """
+
+    def __init__(
+        self, model: nn.Module, recorder: Recorder, allowance: Allowance, passes: BackwardPasses | None = None
+    ) -> None:
+        super().__init__(recorder, model)
+        self._passes = passes
+        self._known: dict[Hashable, int] = {}
+        self._describes = False
+        """Whether a call of the open step had new shapes: the step is searched for calls outside of the model's."""
+        self.numbers: list[int] = []
+        """Numbers of the open step's calls, in order."""
+        self._allowance = allowance
+        self._calls = 0
+        self._entries = [CallEntry(self, RootProbe.enter, None)]
+        self.shapes: list[ModelCall] = []
+        """The first call with each shape, by number."""
+        self._elements: dict[int, int] = {}
+        """Elements of the tensors of each shape, by number."""
+        self._unnumbered = 0
+        """Elements of the open step's calls that have no number."""
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if _compiling():
+            return
+        try:
+            self._calls += 1
+            if self._calls % SAMPLED_CALLS:
+                self._note(module, args, kwargs)
+            else:
+                with self._allowance.sampled():
+                    self._note(module, args, kwargs)
+        except Exception:
+            self.fail()
+
+    def _note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if _task() != -1:
+            return
+        casts = _any_autocast() and (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu"))
+        given = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None
+        key = given, module.training, torch.is_grad_enabled(), casts
+        number = self._known.get(key)
+        if number is None:
+            with self._allowance.work():
+                number = self._add_shape(module, key, args, kwargs)
+        self.numbers.append(number)
+
+    def _add_shape(self, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        elements = _elements(key)
+        if len(self._known) >= MAX_SHAPES:
+            self._unnumbered += elements
+            return -1
+        number = self._known[key] = len(self.shapes)
+        self._elements[number] = elements
+        self.shapes.append(describe(module, args, kwargs))
+        self._describes = True
+        return number
+
+    def take(self, marks: MarkBatch) -> StepCalls:
+        """Return the calls of the step with these marks, and clear them."""
+        calls = tuple(self.numbers)
+        self.numbers.clear()
+        elements, self._unnumbered = self._unnumbered, 0
+        for number in calls:
+            elements += self._elements.get(number, 0)
+        outside = self._describes and self._any_outside(marks.codes)
+        self._describes = False
+        return StepCalls(calls, outside, self._count_passes(), elements)
+
+    def _count_passes(self) -> int | None:
+        counter = self._passes
+        if counter is None:
+            return None
+        begun, reached = counter.begun, counter.reached
+        counter.begun = counter.reached = 0
+        return None if begun and not reached else reached  # hooks do not fire inside a compiled graph
+
+    def _any_outside(self, codes: list[int]) -> bool:
+        """Return whether a module was entered before, after or between the calls of the model, whose fqn is empty."""
+        depth = 0
+        for code in codes:
+            kind = code & KIND_MASK
+            fqn = self.recorder.labels[code >> KIND_BITS & INDEX_MASK].fqn if kind in (ENTER, LEAVE) else None
+            if fqn == "":
+                depth += 1 if kind == ENTER else -1
+            elif fqn and kind == ENTER and depth <= 0:
+                return True
+        return False
+
+
+def _brief(value: Any, depth: int) -> Hashable:
+    """Return the properties of a value on which FLOPs depend, without the cost of a description."""
+    # Values of one container that are read in every call; a longer container is represented by its length.
+    most = 64
+    if isinstance(value, Tensor):
+        return None if value.is_nested else value.shape, value.dtype  # nested tensors of padded layout have no shape
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if depth and isinstance(value, (tuple, list, Mapping)) and len(value) > most:
+        return type(value), len(value)
+    if depth and isinstance(value, (tuple, list)):
+        return tuple(map(_brief, value, repeat(depth - 1)))
+    if depth and isinstance(value, Mapping):
+        return tuple([(str(name), _brief(item, depth - 1)) for name, item in value.items()])
+    if depth and hasattr(type(value), "__dataclass_fields__"):
+        return tuple([_brief(getattr(value, name, None), depth - 1) for name in type(value).__dataclass_fields__])
+    return id(type(value))
+
+
+def _elements(brief: Hashable) -> int:
+    """Return the elements of all tensors whose shapes a value of ``_brief`` has."""
+    if isinstance(brief, torch.Size):
+        return brief.numel()
+    return sum(map(_elements, brief)) if isinstance(brief, tuple) else 0
+
+
+skip_frames(RootProbe.enter, callees=True)  # dynamo would compile it beside the graph of a compiled model

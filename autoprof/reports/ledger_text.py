@@ -1,0 +1,92 @@
+"""The ledger in words: the parts of a healthy step, and the largest part of it that nothing explains."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..base.frame import Phase
+from ..base.summary import LedgerEntry, Summary
+from ..base.units import count, format_count, format_flops, format_percent
+
+NAMED_SHARE: Final = 0.05
+"""Share of the step from which a phase or a module is named in a healthy run's verdict."""
+LARGE_SHARE: Final = 0.25
+"""Share of the step from which a module's own work is the place to begin."""
+PARAMETRIZATION: Final = ".parametrizations."
+"""A part of the path of modules that compute a weight (torch.nn.utils.parametrize)."""
+MANY_CALLS: Final = 4
+"""Calls in a step from which on such a weight is computed too often: a layer needs it once for forward."""
+MIN_UNEXPLAINED: Final = 0.15
+"""Share of the step that nothing explains from which a run without findings is not called healthy."""
+
+
+def is_explained(summary: Summary) -> bool:
+    """Return whether no owner has a good part of the step that nothing explains."""
+    return _largest_unexplained(summary).ns < MIN_UNEXPLAINED * max(summary.step_mean_ns, 1)
+
+
+def describe_unexplained(summary: Summary) -> str:
+    """Phrase the largest part of the step that nothing explains."""
+    largest = _largest_unexplained(summary)
+    share = format_percent(largest.ns / max(summary.step_mean_ns, 1))
+    if largest.name is None:
+        return f"{share} of the step is in no span"
+    return f"{share} of the step is {largest.phase} of {largest.name}, which its work does not explain"
+
+
+def consists_of(summary: Summary) -> str:
+    """Phrase the parts of a healthy run's steps: the phases, the work, and the modules with most time."""
+    step_ns = max(summary.step_mean_ns, 1)
+    steps = max(summary.steps, 1)
+    shares = sorted(((ns / steps / step_ns, str(phase)) for phase, ns in summary.phases.items()), reverse=True)
+    phases = ", ".join(f"{phase} {format_percent(share)}" for share, phase in shares if share >= NAMED_SHARE)
+    longest = ((name, share) for name, share in _longest(summary)[:2] if share >= NAMED_SHARE)
+    names = " and ".join(f"{name} ({format_percent(share)})" for name, share in longest)
+    most = f"; most of it in {names}" if names else ""
+    return (
+        f"a step is {phases}{most}. {_work(summary)}No rule found anything in {count(summary.steps, 'recorded step')}"
+    )
+
+
+def where_to_begin(summary: Summary) -> str:
+    """Phrase the next step of a healthy run: nothing has to be mended, and its longest module has most of the work."""
+    longest = _longest(summary)
+    if not longest or longest[0][1] < LARGE_SHARE:
+        return "nothing to mend"
+    name = longest[0][0]
+    calls = next((row.calls / max(row.steps, 1) for row in summary.rows if row.name == name), 1.0)
+    if PARAMETRIZATION in name.replace("/", ".") and calls >= MANY_CALLS:
+        return (
+            f"{name} is computed {format_count(round(calls))} times a step: inside of "
+            "torch.nn.utils.parametrize.cached() it is computed once"
+        )
+    return (
+        f"nothing to mend; to spend less, begin with the work of {name}: is all of its output used, and would fewer "
+        "operations or smaller tensors do?"
+    )
+
+
+def _longest(summary: Summary) -> list[tuple[str, float]]:
+    """Return the modules with their own shares of the step, the longest first."""
+    own: dict[str, int] = {}
+    for one in summary.ledger:
+        if one.name is not None and one.phase is not None and one.phase.traits.in_module:
+            own[one.name] = own.get(one.name, 0) + one.ns
+    shares = ((name, ns / max(summary.step_mean_ns, 1)) for name, ns in own.items())
+    return sorted(shares, key=lambda one: -one[1])
+
+
+def _work(summary: Summary) -> str:
+    """Phrase the share of the step that the model's work explains; empty where it was not counted."""
+    explained_ns = sum(one.ns for one in summary.ledger if one.state == "arithmetic")
+    if summary.work is None or not explained_ns:
+        return ""
+    rate = f", at {format_flops(summary.work.flops_per_s)}/s" if summary.work.flops_per_s else ""
+    share = format_percent(explained_ns / max(summary.step_mean_ns, 1))
+    return f"{share} of it is explained by the model's work{rate}. "
+
+
+def _largest_unexplained(summary: Summary) -> LedgerEntry:
+    nothing = LedgerEntry(None, Phase.OTHER, "unexplained", 0)
+    found = (one for one in summary.ledger if one.state == "unexplained")
+    return max(found, key=lambda one: one.ns, default=nothing)

@@ -1,0 +1,95 @@
+"""The session's own observers: memory held, excluded time, and the places of the modules' code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from ..base.storage.runs import RunFolder
+from ..base.summary import Excluded, Summary
+from ..base.weak import Weak
+from ..capture.memory import Footprint, tabulate
+from ..probes import Prefetch
+from ..resolve.observer import Observer
+from ..targets import find_sources
+
+
+class MemoryTable(Observer):
+    """Add the table of memory held by the model and its optimizers."""
+
+    provides = "table of memory"
+
+    def __init__(self, footprint: Footprint) -> None:
+        self._footprint = footprint
+
+    def annotate(self, summary: Summary) -> Summary:
+        """Return the summary with its memory table."""
+        return tabulate(summary, self._footprint.rows(), self._footprint.failure)
+
+    def finish(self, *, complete: bool) -> Mapping[str, Any]:
+        """Count parameters, buffers and optimizer state once more."""
+        self._footprint.rows(recount=True)
+        return {}
+
+
+class ExcludedTime(Observer):
+    """Count the time that belongs to no step, by name: validation, ``torch.save``, pauses; add it to the summary.
+
+    The counts of fetches that found no batch are added, too: they are of unsampled steps as well.
+    """
+
+    provides = "counts of excluded time"
+
+    def __init__(self, prefetch: Prefetch) -> None:
+        self._prefetch = prefetch
+        self._spent: dict[str, list[int]] = {}
+        self._last_step: dict[str, int] = {}
+
+    def add(self, name: str, ns: int, step: int) -> None:
+        """Count one interval; ``step`` steps have ended before it."""
+        spent = self._spent.setdefault(name, [0, 0, 0, 0])
+        spent[0] += 1
+        spent[1] += max(ns, 0)
+        spent[3] += max(ns, 0) if step == 0 else 0
+        if step != self._last_step.get(name, 0):
+            self._last_step[name] = step
+            spent[2] += 1
+
+    def annotate(self, summary: Summary) -> Summary:
+        """Return the summary with these counts."""
+        excluded = tuple(Excluded(name, *counts) for name, counts in self._spent.items())
+        return replace(summary, excluded=excluded, loader=self._prefetch.counts())
+
+
+class ModuleSources(Observer):
+    """Note where the code of the modules of the longest rows and of the findings is, once the run has ended."""
+
+    provides = "places of the modules' code"
+
+    _model = Weak()
+
+    def __init__(self, model: nn.Module, folder: RunFolder) -> None:
+        self._model = model
+        self._folder = folder
+        self._ended = False
+
+    def finish(self, *, complete: bool) -> Mapping[str, Any]:
+        """Have the next summary, the last one, note the places."""
+        self._ended = True
+        return {}
+
+    def annotate(self, summary: Summary) -> Summary:
+        """Note the class, the file and the line of each module by its fqn, in ``run.json``."""
+        if not self._ended:
+            return summary
+        longest = sorted(summary.rows, key=lambda row: -row.self_ns)
+        names = {row.name: row.fqn for row in longest if row.fqn is not None}
+        found = [names.get(one.name, one.name) for one in summary.findings if one.name and one.severity != "info"]
+        wanted = tuple(dict.fromkeys([*found, *names.values()]))[:64]
+        with suppress(ReferenceError):
+            self._folder.note("sources", find_sources(self._model, wanted))
+        return summary
