@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
@@ -14,6 +15,8 @@ class Allowance(Protocol):
 
     spent_ns: int
     """The cost of the part so far."""
+    processor_ns: Callable[[], int]
+    """The processor time of the calling thread, for ``count``."""
 
     def work(self) -> AbstractContextManager[object]:
         """Return a context whose processor time this part pays for; work of another part inside it is not counted."""

@@ -170,19 +170,19 @@ class StackProbe:
         # last part of each wait begins with the GIL, and from then on Python switches threads soon. In a loop that
         # releases it more often than a thread awakes this part ends late; the loop is a tenth slower for so long.
         # Where the GIL came after the whole wait, a call in C has held it, and the thread stands right behind the call.
-        with allowance.work():  # the sleep inside costs nothing, and nothing may come between it and the sample
-            usual_s = _switch_soon()
-            try:
-                left_ns = due_ns - perf_counter_ns()
-                if left_ns > 0:
-                    sleep(left_ns / NS_PER_S)
-                late_ns = max(perf_counter_ns() - due_ns, 0)
-                if self._wanted():
-                    self.sample(mean_ns + late_ns)
-            finally:
-                _switch_as(usual_s)
+        usual_s = _switch_soon()
+        try:
+            left_ns = due_ns - perf_counter_ns()
+            if left_ns > 0:
+                sleep(left_ns / NS_PER_S)
+            late_ns = max(perf_counter_ns() - due_ns, 0)
+            begun_ns = allowance.processor_ns()  # waiting for the GIL does not keep the training thread from running
+            if self._wanted():
+                self.sample(mean_ns + late_ns)
+        finally:
+            _switch_as(usual_s)
         handover_ns = self._timer.handover_ns
-        allowance.count(handover_ns - self._handover_ns)
+        allowance.count(allowance.processor_ns() - begun_ns + handover_ns - self._handover_ns)
         self._handover_ns = handover_ns
 
     def sample(self, weight_ns: int) -> None:
@@ -251,6 +251,7 @@ def sites_of(frame: FrameType | None) -> Sites:
 
 
 def _make(context: ProbeContext) -> StackProbe:
+    file_owner("")  # lists the folders of packages, which takes as long as fifty samples
     return StackProbe(context.recorder, context.lines_allowance if context.real_time else None)
 
 

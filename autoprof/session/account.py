@@ -6,23 +6,24 @@ run cost at most 2 % of their time, or 50 ms.
 
 | part | share | first | counts | when it is spent |
 |---|---|---|---|---|
-| marks | 0.35 | 6 ms | readings of the clock, each by its calibrated cost | rows close, then steps are left out |
+| marks | 0.30 | 6 ms | readings of the clock, each by its calibrated cost | rows close, then steps are left out |
 | steps | 0.20 | 5 ms | hooks, and work at the ends of steps | steps are left out |
 | passes | 0.20 | 6 ms | resolving steps, statistics, files | passes come less often, then as for marks |
-| lines | 0.10 | 4 ms | samples of the training thread's stack | samples come less often |
-| variables | 0.06 | 2 ms | looks for variables that keep tensors | the next look comes later |
+| lines | 0.15 | 6 ms | samples of the training thread's stack | samples come less often |
+| variables | 0.06 | 1 ms | looks for variables that keep tensors | the next look comes later |
 | ranks | 0.02 | – | messages between ranks, on a thread | nothing: there are few, of limited size |
-| footprint | 0.02 | 2 ms | counts of the bytes of parameters, gradients and optimizer state | a count waits |
+| footprint | 0.02 | 1 ms | counts of the bytes of parameters, gradients and optimizer state | a count waits |
 | flops | 0.03 | – | counts of the model's operators | a count waits, or stops; the report says so |
 | figures | 0.01 | – | ``memory.png`` | it is not drawn; ``autoprof show`` draws it |
 | end | 0.01 | 550 ms | the last counts, verdict and reports | only half a second of counts is left |
 
-The last four are done once, or a few times: they may spend all that the other parts have left so far. The others keep
-to their shares, and have nothing where the whole budget is spent, so that no nanosecond is lent twice.
+The last four are done once, or a few times: beside their ``first`` they may spend all that the other parts have left
+so far. The others keep to their shares, and have only their ``first`` where the whole budget is spent, so that no
+nanosecond is lent twice.
 
 ``sample.budget: null`` limits nothing: each part then does its work as often as is useful at all, by an interval of its
 own. The clocks are given: one of the run's time, and one of the processor time of the calling thread, which other
-programs do not change. A session with a clock of the caller's own pays nothing, for that clock shows no cost.
+programs do not change.
 """
 
 from __future__ import annotations
@@ -73,13 +74,13 @@ class Share(NamedTuple):
 
 
 TABLE: Final = {
-    Part.MARKS: Share(0.35, 6 * NS_PER_MS),
+    Part.MARKS: Share(0.30, 6 * NS_PER_MS),
     Part.STEPS: Share(0.20, 5 * NS_PER_MS),
     Part.PASSES: Share(0.20, 6 * NS_PER_MS),
-    Part.LINES: Share(0.10, 4 * NS_PER_MS),
-    Part.VARIABLES: Share(0.06, 2 * NS_PER_MS),
+    Part.LINES: Share(0.15, 6 * NS_PER_MS),
+    Part.VARIABLES: Share(0.06, 1 * NS_PER_MS),
     Part.RANKS: Share(0.02),
-    Part.FOOTPRINT: Share(0.02, 2 * NS_PER_MS, once=True),
+    Part.FOOTPRINT: Share(0.02, 1 * NS_PER_MS, once=True),
     Part.FLOPS: Share(0.03, once=True),
     Part.FIGURES: Share(0.01, once=True),
     Part.END: Share(0.01, 550 * NS_PER_MS, once=True),  # a person who waits for the report does not notice it
@@ -124,6 +125,7 @@ class PartAllowance(_Work):
     def __init__(self, account: Account, part: Part) -> None:
         super().__init__(account)
         self.part = part
+        self.processor_ns = account.processor_ns
 
     def work(self) -> AbstractContextManager[object]:
         return self if get_ident() == self._account.thread else _ThreadWork(self._account, self)
@@ -231,9 +233,10 @@ class Account:
         elapsed_ns = self._now_ns() - self._opened_ns
         first_ns = sum(TABLE[part].first_ns for part in parts)
         of_all_ns = self.budget * elapsed_ns - self.spent_ns(*TABLE)
+        first_ns -= self.spent_ns(*parts)
         if any(TABLE[part].once for part in parts):
-            return of_all_ns + first_ns
-        return min(self.rate(*parts) * elapsed_ns + first_ns - self.spent_ns(*parts), of_all_ns + FIRST_NS)
+            return max(of_all_ns, first_ns)
+        return max(min(self.rate(*parts) * elapsed_ns + first_ns, of_all_ns + FIRST_NS), first_ns)
 
     # The end, for the reports.
 

@@ -117,10 +117,10 @@ def open_session(
     clock: Clock | None = None,
     memory: Memory | None = None,
     found: FoundTraining = FoundTraining(),
+    processor_ns: Callable[[], int] | None = None,
 ) -> Session:
-    """Open a session as ``instrument`` does, but with a given clock, which follows no device, memory or training."""
-    # A clock of the caller's own shows no cost.
-    account = Account() if clock is None else Account(lambda: 0)
+    """Open a session as ``instrument`` does, but with given clocks and memory. A given clock follows no device."""
+    account = Account() if processor_ns is None else Account(processor_ns)
     with account.work(Part.START):
         if not isinstance(model, nn.Module):
             raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")

@@ -9,11 +9,14 @@ receives those that were compared, and decides from then on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from weakref import ref
 
 from .events import Decision, EndStep, Event, Fetch, Marks, UpdateEnds
 from .step_detector import StepDetector
+
+MAX_EVENTS: Final = 4096
+"""A step with more events is not remembered: one that never ends would fill the memory."""
 
 
 class _Step(NamedTuple):
@@ -134,8 +137,11 @@ class RepeatedSteps:
                 event = event._replace(source=ref(event.source))
             except TypeError:  # a list, to which there are no weak references
                 self._state = None
-        self._events.append(event)
-        self._decisions.append(tuple(decisions))
+        if self._state is not None:
+            self._events.append(event)
+            self._decisions.append(tuple(decisions))
+        if len(self._events) > MAX_EVENTS:
+            self._begin(None)
         if not any(isinstance(decision, EndStep) for decision in decisions):
             return
         state = self._detector.state()

@@ -152,6 +152,7 @@ def train(
     memory: FakeAllocator | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     samples: int | None = None,
+    processor_ns: Callable[[], int] = lambda: 0,
 ) -> Summary:
     """Train on the fake clock and return the summary.
 
@@ -161,7 +162,9 @@ def train(
     """
     optimizer = optimizer or SlowSGD(model, clock, round(each_ms * MS))
     session_clock = clock if device is None else device.device_clock()
-    session = open_session(model, config, clock=session_clock, optimizer=optimizer, memory=memory)
+    session = open_session(
+        model, config, clock=session_clock, optimizer=optimizer, memory=memory, processor_ns=processor_ns
+    )
     for number, batch in enumerate(session.loader(_batches(clock, wait_ms, steps))):
         model(batch if take is None else take(batch)).pow(2).mean().backward()
         if before_update is not None:

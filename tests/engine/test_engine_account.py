@@ -107,7 +107,7 @@ def test_a_part_that_has_spent_its_share_pauses_until_the_run_has_paid_for_it() 
 
 
 def test_work_that_is_done_once_may_spend_the_rest_of_the_others() -> None:
-    """Of 10 s at 1 % nothing is spent: a count of 100 ms is affordable, and then nothing is left for other parts."""
+    """Of 10 s at 1 % a count may take 100 ms; then others have only what they may cost at first."""
     run = FakeRun()
     run.now_ns = 10 * SECOND
     flops = run.account.part(Part.FLOPS)
@@ -117,15 +117,19 @@ def test_work_that_is_done_once_may_spend_the_rest_of_the_others() -> None:
     assert not flops.affords(1)
     assert run.account.left_ns(Part.MARKS, Part.STEPS) <= FIRST_NS
     run.work(Part.FLOPS, FIRST_NS)
-    assert run.account.left_ns(Part.MARKS, Part.STEPS) <= 0
+    first_ns = TABLE[Part.MARKS].first_ns + TABLE[Part.STEPS].first_ns
+    assert run.account.left_ns(Part.MARKS, Part.STEPS) == first_ns
+    run.work(Part.STEPS, first_ns)
+    assert run.account.left_ns(Part.MARKS, Part.STEPS) == 0
 
 
 def test_the_end_may_take_half_a_second_in_any_run() -> None:
-    """A run of no length has it, too; one that has overdrawn its budget has less."""
+    """A run of no length has it, too, and one that has overdrawn its budget."""
     run = FakeRun()
     end = run.account.part(Part.END)
-    assert end.affords(550 * MS)
     run.work(Part.PASSES, 100 * MS)
+    assert end.affords(550 * MS)
+    run.work(Part.END, 100 * MS)
     assert not end.affords(451 * MS)
 
 
