@@ -178,7 +178,7 @@ class StackProbe:
             late_ns = max(perf_counter_ns() - due_ns, 0)
             begun_ns = allowance.processor_ns()  # waiting for the GIL does not keep the training thread from running
             if self._wanted():
-                self.sample(mean_ns + late_ns)
+                self.sample(INTERVAL_NS + late_ns)  # a longer wait for the budget says nothing of the program
         finally:
             _switch_as(usual_s)
         handover_ns = self._timer.handover_ns
