@@ -211,14 +211,20 @@ def open_session(
     optimizer: Any = None,
     sinks: Iterable[Sink] = (),
     memory: Memory | None = None,
-    processor_ns: Callable[[], int] = lambda: 0,
+    processor_ns: Callable[[], int] | None = None,
 ) -> Session:
     """Open a session as ``autoprof.instrument`` does, with this clock, and with this ``memory`` if one is given.
 
     ``processor_ns`` is the clock of autoprof's own cost, in nanoseconds; without one it costs nothing.
     """
     return _open_session(
-        model, config, optimizer=optimizer, sinks=sinks, clock=clock, memory=memory, processor_ns=processor_ns
+        model,
+        config,
+        optimizer=optimizer,
+        sinks=sinks,
+        clock=clock,
+        memory=memory,
+        processor_ns=processor_ns or (lambda: 0),
     )
 
 

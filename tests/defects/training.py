@@ -152,7 +152,7 @@ def train(
     memory: FakeAllocator | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     samples: int | None = None,
-    processor_ns: Callable[[], int] = lambda: 0,
+    processor_ns: Callable[[], int] | None = None,
 ) -> Summary:
     """Train on the fake clock and return the summary.
 

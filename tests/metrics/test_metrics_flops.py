@@ -17,7 +17,7 @@ from autoprof.base.summary import Summary, Work
 from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.probes.metrics import Metrics, flop_meter
-from autoprof.probes.metrics.flop_meter import OUTSIDE, PASSES, DevicePeak, FlopMeter
+from autoprof.probes.metrics.flop_meter import HIGHER, OUTSIDE, PASSES, DevicePeak, FlopMeter
 from autoprof.probes.metrics.flops import Kind, describe
 from autoprof.probes.metrics.model_calls import StepCalls
 from autoprof.probes.metrics.utilization import peak_seconds
@@ -218,15 +218,23 @@ def two_losses(model: nn.Module) -> None:
     output.sum().backward()
 
 
+def penalty(model: nn.Module) -> None:
+    """The loss is a gradient of the output, as a gradient penalty has it."""
+    x = torch.ones(8, 4, requires_grad=True)
+    (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    gradient.square().sum().backward()
+
+
 @pytest.mark.parametrize(
     ("layer", "step", "reason"),
     [
         (nn.Linear, two_losses, PASSES),
+        (nn.Linear, penalty, HIGHER),
         (Decides, batch(8), "depends on values"),
         (nn.Linear, lambda model: (model(torch.ones(8, 4)) + model[0](torch.ones(8, 4))).sum().backward(), OUTSIDE),
         (nn.Linear, lambda model: batch(8)(model[0]), "no recorded step called the model as a whole"),
     ],
-    ids=["two losses", "depends on values", "parts called too", "only parts called"],
+    ids=["two losses", "gradient penalty", "depends on values", "parts called too", "only parts called"],
 )
 def test_work_that_cannot_be_counted_has_its_reason(layer: Any, step: Any, reason: str) -> None:
     """And everything else is there."""

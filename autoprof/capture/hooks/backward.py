@@ -50,6 +50,8 @@ class BackwardPasses:
         """The passes that ``torch.autograd.backward`` began, since this was last set to 0."""
         self.reached = 0
         """The outermost passes that have reached a hooked node, since this was last set to 0."""
+        self.differentiable = 0
+        """Those of them that recorded a graph of their own (``create_graph=True``)."""
         self.several = False
         """Whether the model is on several devices: each has a thread of its own in a backward pass."""
         self._end_observers: list[EndObserver] = []
@@ -100,6 +102,7 @@ class BackwardPasses:
         if not self._ordinals:
             self._places.clear()
             self.reached += 1
+            self.differentiable += torch.is_grad_enabled()
         if len(self._ordinals) >= 64:  # passes that an exception ended are never removed otherwise
             self._ordinals.clear()
         if self._entered and self._entered[-1] not in self._ordinals.values():

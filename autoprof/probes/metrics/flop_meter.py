@@ -32,6 +32,7 @@ MORE: Final = 4
 """Times as long as a count that was stopped the next one may take."""
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
 PASSES: Final = "the step runs more backward passes than its calls of the model explain"
+HIGHER: Final = "the step computes gradients of gradients"
 CHANGED: Final = "parameters were frozen or unfrozen during the run"
 DROPPED: Final = "the program dropped the model before its FLOPs were counted"
 POSTPONED: Final = "FLOPs are counted when the run is long enough for the budget, or at its end if that is quick"
@@ -242,6 +243,8 @@ def _reason(calls: StepCalls, backward: list[bool]) -> str:
         return OUTSIDE
     if len(backward) < len(calls.shapes):
         return TOO_MANY
+    if calls.differentiable:
+        return HIGHER
     return PASSES if calls.passes is not None and calls.passes > max(sum(backward), 1) else ""
 
 

@@ -36,6 +36,8 @@ class StepCalls(NamedTuple):
     """Whether modules of the model were called outside of any call of the model itself."""
     passes: int | None
     """The number of backward passes through modules; None where no hook shows which passes reach them."""
+    differentiable: int = 0
+    """Those of them that recorded a graph of their own."""
     elements: int = 0
     """Elements of the tensors that the calls were given."""
 
@@ -112,15 +114,16 @@ class RootProbe(EntryProbe):
             elements += self._elements.get(number, 0)
         outside = self._describes and self._any_outside(marks.codes)
         self._describes = False
-        return StepCalls(calls, outside, self._count_passes(), elements)
+        return StepCalls(calls, outside, *self._count_passes(), elements)
 
-    def _count_passes(self) -> int | None:
+    def _count_passes(self) -> tuple[int | None, int]:
         counter = self._passes
         if counter is None:
-            return None
-        begun, reached = counter.begun, counter.reached
-        counter.begun = counter.reached = 0
-        return None if begun and not reached else reached  # hooks do not fire inside a compiled graph
+            return None, 0
+        begun, reached, differentiable = counter.begun, counter.reached, counter.differentiable
+        counter.begun = counter.reached = counter.differentiable = 0
+        # Hooks do not fire inside a compiled graph.
+        return None if begun and not reached else reached, differentiable
 
     def _any_outside(self, codes: list[int]) -> bool:
         """Return whether a module was entered before, after or between the calls of the model, whose fqn is empty."""
