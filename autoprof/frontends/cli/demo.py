@@ -12,7 +12,7 @@ from ._common import add_command
 
 def _import_demo(module: str = "") -> Any:
     """Import the demo or a module of it: a clone has it in its folder ``examples``, a wheel inside the package."""
-    is_clone = (Path(__file__).resolve().parents[2] / "examples" / "demo").is_dir()
+    is_clone = (Path(__file__).resolve().parents[3] / "examples" / "demo").is_dir()
     return import_module(f"{'examples' if is_clone else 'autoprof'}.demo{module}")
 
 

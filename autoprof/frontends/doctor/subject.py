@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -109,7 +110,7 @@ def reference_subject() -> Subject:
 def users_line(error: BaseException) -> str:
     """Phrase an exception of the user's code in one line: its kind, its first line, and where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    ours = str(Path(__file__).resolve().parents[2]) + os.sep
     libraries = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__))) + os.sep
     theirs = [frame for frame in frames if not frame.filename.startswith((ours, libraries, "<"))]
     where = f" (at {theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""

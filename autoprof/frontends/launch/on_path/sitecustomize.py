@@ -5,7 +5,7 @@ from contextlib import suppress
 from os.path import abspath, dirname
 
 _FOLDER = dirname(abspath(__file__))
-_PACKAGES = dirname(dirname(dirname(_FOLDER)))
+_PACKAGES = dirname(dirname(dirname(dirname(_FOLDER))))
 
 with suppress(Exception):  # a Python in which autoprof does not load, such as an older one, runs without it
     sys.path.insert(0, _PACKAGES)
