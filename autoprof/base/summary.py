@@ -253,6 +253,10 @@ class UnfusedAttention:
     by_sdpa: bool
 
 
+HIGHER_ORDER: Final = "the step computes gradients of gradients"
+"""The reason for which the work of a step is not counted, where a backward pass records a graph of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """Floating-point operations of one step, by phase; without a figure there is a ``reason``.

@@ -84,6 +84,8 @@ def _advise_faster(one: OptimizerInfo) -> str:
         )
     if one.fused:
         return "it is fused already"
+    if one.origin == "__main__":
+        return f"{one.kind} is the program's own: torch._foreach_… operators update many parameters in one call"
     if one.origin != TORCH:
         return f"{one.kind} is not part of torch: check whether {one.origin} has a fused or foreach version"
     by_default = one.device == "cpu" and one.foreach is None

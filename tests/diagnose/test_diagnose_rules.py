@@ -7,7 +7,7 @@ from evidence_builders import MS, evidence_of, finding_of, found
 
 from autoprof.base.frame import BACKWARD_NAME, Phase, Span
 from autoprof.base.stats import Aggregate
-from autoprof.base.summary import Excluded, MemoryRow, MetricStats, Summary, Work
+from autoprof.base.summary import HIGHER_ORDER, Excluded, MemoryRow, MetricStats, Summary, Work
 from autoprof.capture.hooks.sizes import ModuleSize
 from autoprof.diagnose import (
     MIN_STEPS,
@@ -204,6 +204,23 @@ def test_the_optimizer_of_a_large_table_is_advised_to_update_the_rows_read(read_
     assert ("sparse=True" in finding.next) is advised
 
 
+def test_several_large_tables_are_judged_together() -> None:
+    """Neither has nearly all parameters; both have."""
+    table = ModuleSize("torch.nn.modules.sparse.Embedding", GIB // 100)
+    whole = MemoryRow(None, parameter_bytes=2 * GIB)
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, 21):
+        spans = [Span(name, name, Phase.FORWARD, None, at * 20 * MS, 20 * MS) for at, name in enumerate(("a", "b"))]
+        spans.append(Span("Optimizer", None, Phase.OPTIMIZER, None, 40 * MS, 60 * MS))
+        frame = make_frame(spans, step=step, duration_ns=100 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    held = (whole, *(MemoryRow(name, parameter_bytes=GIB) for name in ("a", "b")))
+    facts = RunFacts(sizes={"a": table, "b": table})
+    run = collector.evidence(replace(aggregate.summary(), memory_table=held), facts)
+    assert finding_of(diagnose(run), "optimizer").next.startswith("nearly all parameters are rows of a, b, of which")
+
+
 def test_retries_of_the_allocator_are_pressure_unless_pieces_explain_them() -> None:
     """Each one waits for the device; of memory in pieces they are the pieces' doing."""
     memory = {"allocated_bytes": GIB, "reserved_bytes": 8 * GIB, "peak_bytes": 7 * GIB, "alloc_retries": 5}
@@ -324,6 +341,25 @@ def test_a_backward_through_the_graphs_of_earlier_steps_is_found(times: int, pas
     if finding is not None:
         assert (finding.name, finding.gain_ns) == ("cell", 72 * MS)
         assert finding.why.startswith("the backward of cell runs 7 times for each of its forwards")
+
+
+@pytest.mark.parametrize(("reason", "named"), [("several passes", True), (HIGHER_ORDER, False)])
+def test_several_passes_through_one_forward_are_found(reason: str, named: bool) -> None:
+    """Each of three losses calls ``backward``; a penalty's pass, which records a graph, is no other loss."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 41):
+        spans = [Span("trunk", "trunk", Phase.FORWARD, None, 0, 10 * MS)]
+        spans += [Span("trunk", "trunk", Phase.BACKWARD, None, (10 + 12 * at) * MS, 12 * MS) for at in range(3)]
+        spans += [Span(BACKWARD_NAME, None, Phase.BACKWARD, None, (46 + at) * MS, MS) for at in range(3)]
+        frame = make_frame(spans, step=number, duration_ns=49 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    summary = replace(aggregate.summary(), work=Work(reason=reason))
+    finding = finding_of(diagnose(collector.evidence(summary, RunFacts())), "repeated-backward")
+    assert (finding is not None) is named
+    if finding is not None:
+        assert (finding.name, finding.gain_ns) == ("trunk", 24 * MS)
+        assert finding.why.startswith("3 backward passes of a step go through one forward of trunk")
 
 
 @pytest.mark.parametrize(("untrained", "named"), [(("block",), True), (("blocks",), False), ((), False)])

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof.base.frame import Phase
-from autoprof.base.summary import Summary, Work
+from autoprof.base.summary import HIGHER_ORDER, Summary, Work
 from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.probes.metrics import Metrics, flop_meter
-from autoprof.probes.metrics.flop_meter import HIGHER, OUTSIDE, PASSES, DevicePeak, FlopMeter
+from autoprof.probes.metrics.flop_meter import OUTSIDE, PASSES, DevicePeak, FlopMeter
 from autoprof.probes.metrics.flops import Kind, describe
 from autoprof.probes.metrics.model_calls import StepCalls
 from autoprof.probes.metrics.utilization import peak_seconds
@@ -229,7 +229,7 @@ def penalty(model: nn.Module) -> None:
     ("layer", "step", "reason"),
     [
         (nn.Linear, two_losses, PASSES),
-        (nn.Linear, penalty, HIGHER),
+        (nn.Linear, penalty, HIGHER_ORDER),
         (Decides, batch(8), "depends on values"),
         (nn.Linear, lambda model: (model(torch.ones(8, 4)) + model[0](torch.ones(8, 4))).sum().backward(), OUTSIDE),
         (nn.Linear, lambda model: batch(8)(model[0]), "no recorded step called the model as a whole"),

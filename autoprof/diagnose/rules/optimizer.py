@@ -10,14 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from ...base.frame import Phase
+from ...base.names import enumerate_names
 from ...base.summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
 from .._bounds import MAX_BESIDE, MIN_SHARE, NEARLY_ALL
 from .._optimizers import advise_faster
 
 _SPARSE: Final = (
-    "nearly all parameters are the table of {}, of which a step reads few rows, but the optimizer updates all: "
-    "sparse=True in that layer gives gradients of the rows read alone, for torch.optim.SGD, Adagrad or SparseAdam"
+    "nearly all parameters are rows of {}, of which a step reads few, but the optimizer updates all: sparse=True in "
+    "the layer gives gradients of the rows read alone, for torch.optim.SGD, Adagrad or SparseAdam"
 )
 _RARELY: Final = (
     "look at the work that the optimizer does only in these steps, such as a preconditioner or a synchronisation: do "
@@ -44,10 +45,9 @@ def judge(run: Evidence) -> Finding | None:
     if not isinstance(found, ExceededBound):
         return found
     optimizers = run.facts.optimizers or ()
-    table = _large_table(run)
     return found.finding(
         f"the optimizer takes {found}",
-        _RARELY if found.rare is not None else advise_faster(optimizers) if table is None else _SPARSE.format(table),
+        _advice(run) if found.rare is None else _RARELY,
         name=dominant_name(rows),
         # Some optimizer time remains in any case, and nothing measures how much: the gain is the part above the bound.
         gain_ns=found.mean_ns - MAX_BESIDE * run.summary.step_mean_ns
@@ -57,18 +57,23 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-def _large_table(run: Evidence) -> str | None:
-    """Return the embedding that has nearly all parameters, of which a step reads few; None without one."""
-    held = [row for row in run.summary.memory_table[1:] if row.parameter_bytes]
-    whole = run.summary.memory_table[0].parameter_bytes if run.summary.memory_table else None
-    tables = {row.name: row.fqn for row in run.rows.get(Phase.FORWARD, [])}
-    for row in held:
-        size = run.size(tables.get(row.name or ""))
+def _advice(run: Evidence) -> str:
+    """Return the advice for an optimizer that is long in each step."""
+    tables = _large_tables(run)
+    return _SPARSE.format(enumerate_names(tables)) if tables else advise_faster(run.facts.optimizers or ())
+
+
+def _large_tables(run: Evidence) -> list[str]:
+    """Return the embeddings that together have nearly all parameters, and of which a step reads few rows."""
+    fqns = {row.name: row.fqn for row in run.rows.get(Phase.FORWARD, [])}
+    found: dict[str, int] = {}
+    for row in run.summary.memory_table[1:]:
+        size, held = run.size(fqns.get(row.name or "")), row.parameter_bytes or 0
         is_table = size is not None and size.kind.startswith("torch.nn.modules.sparse.")
-        few = size is not None and size.passed_bytes <= MIN_SHARE * (row.parameter_bytes or 0)
-        if whole and is_table and few and (row.parameter_bytes or 0) >= NEARLY_ALL * whole:
-            return row.name
-    return None
+        if row.name is not None and size is not None and is_table and 0 < size.passed_bytes <= MIN_SHARE * held:
+            found[row.name] = held
+    whole = (run.summary.memory_table[0].parameter_bytes or 0) if found else 0
+    return list(found) if whole and sum(found.values()) >= NEARLY_ALL * whole else []
 
 
 RULE = Rule("optimizer", judge, order=60, experiment=Experiment("optimizer.fused", value=True))

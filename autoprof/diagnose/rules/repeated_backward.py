@@ -1,22 +1,24 @@
-"""Rule ``repeated-backward``: backward goes through the graphs of earlier steps again.
+"""Rule ``repeated-backward``: backward goes through a graph again, of this step or of earlier ones.
 
 A backward pass goes through each forward of its step once at most, also for a gradient penalty or several losses. What
-runs more often than the forwards and passes of a step allow belongs to other steps.
+runs more often than the forwards and passes of a step allow belongs to other steps. Several passes through one forward
+compute the gradient of the sum of their losses, as one pass does; but not where a pass records a graph of its own.
 
 Finds, above a bound:
 
 - modules whose backward runs more often than once for each forward and each backward pass of a step, because state is
   carried from step to step with its graph: 1.5 x, and 10 % of the step more.
+- modules through which each of several losses has a backward pass of its own: 10 % of the step more than in one pass.
 """
 
 from __future__ import annotations
 
 from ...base.frame import BACKWARD_NAME, Phase
 from ...base.stats.intervals import Interval
-from ...base.summary import Finding, Row
+from ...base.summary import HIGHER_ORDER, Finding, Row
 from ...base.units import format_count
 from .. import Evidence, ExceededBound, Rule, edit_module, threshold_time
-from .._bounds import REPEATED
+from .._bounds import MARGIN, REPEATED
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -25,12 +27,11 @@ def judge(run: Evidence) -> Finding | None:
     passes = sum(row.calls for row in backward if row.name == BACKWARD_NAME) / max(run.summary.steps, 1)
     forward = {row.name: row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None}
     repeated = [row for row in backward if _times(forward, row) >= REPEATED * max(passes, 1.0)]
-    if not repeated or not passes:
+    if not passes:
         return None
-    parts = [(1 - 1 / _times(forward, row), run.self_time([row])) for row in repeated]
-    excess = Interval(*(sum(part * time[at] for part, time in parts) for at in range(3)))
-    mean_ns = sum(part * row.self_ns for (part, _), row in zip(parts, repeated, strict=True)) / run.summary.steps
-    found = threshold_time("repeated-backward", run, excess, mean_ns, phase=Phase.BACKWARD)
+    if not repeated:
+        return _judge_losses(run, forward, passes)
+    found = _threshold(run, forward, repeated)
     if not isinstance(found, ExceededBound):
         return found
     longest = max(repeated, key=lambda row: row.self_ns)
@@ -42,6 +43,36 @@ def judge(run: Evidence) -> Finding | None:
         name=longest.name,
         evidence={"times": round(_times(forward, longest), 2)},
     )
+
+
+def _judge_losses(run: Evidence, forward: dict[str, Row], passes: float) -> Finding | None:
+    """Judge the passes of several losses through one forward."""
+    work = run.summary.work
+    if passes < REPEATED or work is None or HIGHER_ORDER in (work.reason or ""):
+        return None
+    shared = [
+        row for row in run.rows[Phase.BACKWARD] if abs(_times(forward, row) - passes) <= MARGIN and row.name in forward
+    ]
+    found = _threshold(run, forward, shared) if shared else None
+    if not isinstance(found, ExceededBound):
+        return found
+    longest = max(shared, key=lambda row: row.self_ns)
+    times = format_count(_times(forward, longest))
+    return found.finding(
+        f"{times} backward passes of a step go through one forward of {longest.name}: one pass would save {found}",
+        "add the losses up and call backward() once, which gives the same gradients; where the gradient of each loss "
+        "alone is used, this is its cost",
+        name=longest.name,
+        evidence={"times": round(_times(forward, longest), 2)},
+    )
+
+
+def _threshold(run: Evidence, forward: dict[str, Row], rows: list[Row]) -> ExceededBound | Finding | None:
+    """Compare the time of these rows beyond one backward for each forward with the bound."""
+    parts = [(1 - 1 / _times(forward, row), run.self_time([row])) for row in rows]
+    excess = Interval(*(sum(part * time[at] for part, time in parts) for at in range(3)))
+    mean_ns = sum(part * row.self_ns for (part, _), row in zip(parts, rows, strict=True)) / run.summary.steps
+    return threshold_time("repeated-backward", run, excess, mean_ns, phase=Phase.BACKWARD)
 
 
 def _times(forward: dict[str, Row], row: Row) -> float:

@@ -15,7 +15,7 @@ from torch import nn
 from ...base.allowance import Allowance
 from ...base.frame import MODULE_PHASES, Phase
 from ...base.stats.name_lines import Line, name_lines, walk
-from ...base.summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
+from ...base.summary import HIGHER_ORDER, Summary, UnfusedAttention, Work, WorkKind, WorkRow
 from ...base.units import NS_PER_S
 from ...capture import recorder
 from ...devices import Peak, Tf32Flags, device_of
@@ -32,7 +32,6 @@ MORE: Final = 4
 """Times as long as a count that was stopped the next one may take."""
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
 PASSES: Final = "the step runs more backward passes than its calls of the model explain"
-HIGHER: Final = "the step computes gradients of gradients"
 CHANGED: Final = "parameters were frozen or unfrozen during the run"
 DROPPED: Final = "the program dropped the model before its FLOPs were counted"
 POSTPONED: Final = "FLOPs are counted when the run is long enough for the budget, or at its end if that is quick"
@@ -244,7 +243,7 @@ def _reason(calls: StepCalls, backward: list[bool]) -> str:
     if len(backward) < len(calls.shapes):
         return TOO_MANY
     if calls.differentiable:
-        return HIGHER
+        return HIGHER_ORDER
     return PASSES if calls.passes is not None and calls.passes > max(sum(backward), 1) else ""
 
 
