@@ -15,7 +15,7 @@ from pathlib import Path
 from waiting import LIMIT_S
 
 SERVER = """
-import array, gc, importlib, io, json, os, runpy, signal, site, socket, sys, types
+import array, gc, importlib, io, json, multiprocessing.process, os, runpy, signal, site, socket, sys, types
 import torch, torch.utils.data, torch.utils.checkpoint, torch.optim
 import importlib.util
 if importlib.util.find_spec("triton") is None:  # in a forked process triton prints what it leaks at exit
@@ -62,6 +62,7 @@ for number, descriptor in enumerate(descriptors):
     os.dup2(descriptor, number)
     os.close(descriptor)
 os.chdir(request["folder"])
+multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # of the program, not of this server that imported the module
 for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     number = {"stdin": 0, "stdout": 1, "stderr": 2}[stream]
     opened = open(number, mode, encoding="utf-8", errors="backslashreplace" if number == 2 else "strict", closefd=False,

@@ -17,13 +17,11 @@ run cost at most 2 % of their time, or 50 ms.
 | figures | 0.01 | – | ``memory.png`` | it is not drawn; ``autoprof show`` draws it |
 | end | 0.01 | 550 ms | the last counts, verdict and reports | only half a second of counts is left |
 
-The last four are done once, or a few times: beside their ``first`` they may spend all that the other parts have left
-so far. The others keep to their shares, and have only their ``first`` where the whole budget is spent, so that no
-nanosecond is lent twice.
+The last four are done once, or a few times: beside their ``first`` they may spend all that the others have left. The
+others keep to their shares, and have ``first`` alone where the whole budget is spent: no nanosecond is lent twice.
 
-``sample.budget: null`` limits nothing: each part then does its work as often as is useful at all, by an interval of its
-own. The clocks are given: one of the run's time, and one of the processor time of the calling thread, which other
-programs do not change.
+``sample.budget: null`` limits nothing: each part then works as often as is useful, by an interval of its own. The
+clocks are given: of the run's time, and of the calling thread's processor time, which other programs do not change.
 """
 
 from __future__ import annotations
