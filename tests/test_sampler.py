@@ -133,7 +133,7 @@ def test_where_fewer_rows_are_not_enough_one_step_of_each_k_is_recorded(step_ns:
     late = [(step - 1) // k for step in recorded if step > begin * k]
     assert late[:-1] == list(range(begin, begin + len(late) - 1))
     assert begin + len(late) >= 200_000 // k
-    assert 0.004 < overhead < 0.0115
+    assert 0.004 < overhead < 0.01 + 40 * MS / (200_000 * step_ns)  # and what it may cost at first
 
 
 def test_decisions_are_the_same_on_a_busy_machine() -> None:
@@ -260,7 +260,7 @@ def test_one_note_says_since_when_the_budget_leaves_steps_out() -> None:
     [(30_000, 2_000, 100), (1_200, 200, 80), (1_200, 200, 10), (90, 60, 10), (0, 500, 1)],
     ids=["10,000 modules", "an RNN of 400 cells", "a fast RNN", "a small model", "own work"],
 )
-def test_recording_60_steps_costs_at_most_1_percent_and_25_ms(marks: int, own_us: int, step_ms: int) -> None:
+def test_recording_60_steps_costs_at_most_1_percent_and_40_ms(marks: int, own_us: int, step_ms: int) -> None:
     """Marks of a microsecond in rows of the user's rules, which are not closed: few of these steps are recorded."""
     sampler = FakeSampler()
     cost_ns, step = 0, 1
@@ -269,4 +269,4 @@ def test_recording_60_steps_costs_at_most_1_percent_and_25_ms(marks: int, own_us
         cost_ns += own_ns
         sampler.record(own_ns, step_ms * MS, step_ms * MS, marks * US)
         step += 1 + sampler.gap(step)
-    assert cost_ns <= 0.01 * 60 * step_ms * MS + 25 * MS
+    assert cost_ns <= 0.01 * 60 * step_ms * MS + 40 * MS

@@ -1,16 +1,16 @@
 """The account of a run: it adds up autoprof's own cost, and hands the budget out to the parts that spend it.
 
 The budget is ``sample.budget``, a fraction of the run's time. ``TABLE`` divides it; the shares sum to 1. ``first`` is
-what a part may cost before the run is long enough to pay for it, 25 ms in all before the end: so the steps of a short
-run cost at most 2 % of their time, or 50 ms.
+what a part may cost before the run is long enough to pay for it, as long as all together cost at most twice the budget,
+or 50 ms: so the steps of a short run cost at most 2 % of their time, or 50 ms. Each part is left a third of its own.
 
 | part | share | first | counts | when it is spent |
 |---|---|---|---|---|
-| marks | 0.30 | 6 ms | readings of the clock, each by its calibrated cost | rows close, then steps are left out |
-| steps | 0.20 | 5 ms | hooks, and work at the ends of steps | steps are left out |
-| passes | 0.20 | 6 ms | resolving steps, statistics, files | passes come less often, then as for marks |
-| lines | 0.15 | 6 ms | samples of the training thread's stack | samples come less often |
-| variables | 0.06 | 1 ms | looks for variables that keep tensors | the next look comes later |
+| marks | 0.30 | 18 ms | readings of the clock, each by its calibrated cost | rows close, then steps are left out |
+| steps | 0.20 | 15 ms | hooks, and work at the ends of steps | steps are left out |
+| passes | 0.20 | 12 ms | resolving steps, statistics, files | passes come less often, then as for marks |
+| lines | 0.15 | 12 ms | samples of the training thread's stack | samples come less often |
+| variables | 0.06 | 6 ms | looks for variables that keep tensors | the next look comes later |
 | ranks | 0.02 | – | messages between ranks, on a thread | nothing: there are few, of limited size |
 | footprint | 0.02 | 1 ms | counts of the bytes of parameters, gradients and optimizer state | a count waits |
 | flops | 0.03 | – | counts of the model's operators | a count waits, or stops; the report says so |
@@ -18,7 +18,7 @@ run cost at most 2 % of their time, or 50 ms.
 | end | 0.01 | 550 ms | the last counts, verdict and reports | only half a second of counts is left |
 
 The last four are done once, or a few times: beside their ``first`` they may spend all that the others have left. The
-others keep to their shares, and have ``first`` alone where the whole budget is spent: no nanosecond is lent twice.
+others keep to their shares.
 
 ``sample.budget: null`` limits nothing: each part then works as often as is useful, by an interval of its own. The
 clocks are given: of the run's time, and of the calling thread's processor time, which other programs do not change.
@@ -72,11 +72,11 @@ class Share(NamedTuple):
 
 
 TABLE: Final = {
-    Part.MARKS: Share(0.30, 6 * NS_PER_MS),
-    Part.STEPS: Share(0.20, 5 * NS_PER_MS),
-    Part.PASSES: Share(0.20, 6 * NS_PER_MS),
-    Part.LINES: Share(0.15, 6 * NS_PER_MS),
-    Part.VARIABLES: Share(0.06, 1 * NS_PER_MS),
+    Part.MARKS: Share(0.30, 18 * NS_PER_MS),
+    Part.STEPS: Share(0.20, 15 * NS_PER_MS),
+    Part.PASSES: Share(0.20, 12 * NS_PER_MS),
+    Part.LINES: Share(0.15, 12 * NS_PER_MS),
+    Part.VARIABLES: Share(0.06, 6 * NS_PER_MS),
     Part.RANKS: Share(0.02),
     Part.FOOTPRINT: Share(0.02, 1 * NS_PER_MS, once=True),
     Part.FLOPS: Share(0.03, once=True),
@@ -84,8 +84,10 @@ TABLE: Final = {
     Part.END: Share(0.01, 550 * NS_PER_MS, once=True),  # a person who waits for the report does not notice it
 }
 """The parts of the budget. The shares sum to 1."""
-FIRST_NS: Final = sum(share.first_ns for share in TABLE.values() if not share.once)
-"""The cost of parts that go on, before the run has paid for it."""
+MOST_NS: Final = 50 * NS_PER_MS
+"""The cost of all parts before the end, in a run of any length."""
+RESERVED_NS: Final = 12 * NS_PER_MS
+"""The part of it for those that begin late: a third of what each may cost at first."""
 RECORDING: Final = (Part.MARKS, Part.STEPS)
 """The parts that cost less where fewer rows or steps are recorded."""
 
@@ -230,11 +232,11 @@ class Account:
             self.count_open()
         elapsed_ns = self._now_ns() - self._opened_ns
         first_ns = sum(TABLE[part].first_ns for part in parts)
-        of_all_ns = self.budget * elapsed_ns - self.spent_ns(*TABLE)
-        first_ns -= self.spent_ns(*parts)
+        spent_ns, all_ns = self.spent_ns(*parts), self.spent_ns(*TABLE)
         if any(TABLE[part].once for part in parts):
-            return max(of_all_ns, first_ns)
-        return max(min(self.rate(*parts) * elapsed_ns + first_ns, of_all_ns + FIRST_NS), first_ns)
+            return max(self.budget * elapsed_ns - all_ns, first_ns - spent_ns)
+        most_ns = max(2 * self.budget * elapsed_ns, MOST_NS) - RESERVED_NS - all_ns
+        return max(min(self.rate(*parts) * elapsed_ns + first_ns - spent_ns, most_ns), first_ns / 3 - spent_ns)
 
     # The end, for the reports.
 
