@@ -44,7 +44,7 @@ def _rules() -> Iterator[str]:
 
 
 def _bounds() -> Iterator[str]:
-    """Yield the table of the numbers that decide: constants with a docstring, but for sizes of stores (``KEPT_…``)."""
+    """Yield the table of the numbers that decide: constants with a docstring."""
     yield "| bound | value | reason |"
     yield "|---|---|---|"
     for file in sorted(ROOM.rglob("*.py")):
@@ -52,10 +52,9 @@ def _bounds() -> Iterator[str]:
         for one, reason in pairwise(body):
             if isinstance(one, ast.AnnAssign) and one.value is not None and isinstance(reason, ast.Expr):
                 value, text = ast.unparse(one.value), ast.literal_eval(reason.value)
-                name = ast.unparse(one.target)
-                if re.fullmatch(r"[-\d._e *]+", value) and not name.startswith("KEPT_"):
+                if re.fullmatch(r"[-\d._e *]+", value):
                     place = file.relative_to(ROOM).with_suffix("").as_posix().removeprefix("rules/").replace("_", "-")
-                    yield f"| {place.lstrip('-')}: {name} | {value} | {_markdown(text)} |"
+                    yield f"| {place.lstrip('-')}: {ast.unparse(one.target)} | {value} | {_markdown(text)} |"
 
 
 def _markdown(text: str) -> str:

@@ -1,8 +1,8 @@
 """The account of a run: it adds up autoprof's own cost, and hands the budget out to the parts that spend it.
 
 The budget is ``sample.budget``, a fraction of the run's time. ``TABLE`` divides it; the shares sum to 1. ``first`` is
-what a part may cost before the run is long enough to pay for it, as long as all together cost at most twice the budget,
-or 50 ms: so the steps of a short run cost at most 2 % of their time, or 50 ms. Each part is left a third of its own.
+what the account affords a part before the run is long enough to pay for it, while all together cost less than twice the
+budget, or 50 ms. Each part keeps a third of its own. Work that has begun is finished, so short runs cost more.
 
 | part | share | first | counts | when it is spent |
 |---|---|---|---|---|
@@ -85,7 +85,7 @@ TABLE: Final = {
 }
 """The parts of the budget. The shares sum to 1."""
 MOST_NS: Final = 50 * NS_PER_MS
-"""The cost of all parts before the end, in a run of any length."""
+"""The cost from which on a run of any length affords no more than what is reserved."""
 RESERVED_NS: Final = 12 * NS_PER_MS
 """The part of it for those that begin late: a third of what each may cost at first."""
 RECORDING: Final = (Part.MARKS, Part.STEPS)
