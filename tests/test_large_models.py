@@ -19,7 +19,7 @@ from autoprof.base.summary import MemoryRow
 from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
 from autoprof.probes.metrics import flop_meter
 from autoprof.probes.metrics.flops import FlopCount, FlopKey, Kind
-from autoprof.testing import make_frame
+from autoprof.testing import FakeClock, make_frame, open_session
 
 SIZES = (40, 80, 160)
 STEPS = 6
@@ -93,16 +93,16 @@ def train(layers: int, output: Path) -> dict[str, int]:
     x = torch.ones(1, 2)
     session: Any = None
 
-    def open_session() -> None:
+    def opened() -> None:
         nonlocal session
-        session = autoprof.instrument(model, config)
+        session = open_session(model, config, clock=FakeClock())  # a pass is due by the clock, however slow a step is
 
     def steps() -> None:
         for _ in range(STEPS):
             model(x).sum().backward()
             session.step()
 
-    opening = calls_in(open_session)
+    opening = calls_in(opened)
     return {"opening": opening, "running": calls_in(steps) + calls_in(lambda: session.close())}
 
 
