@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 ClockName = Literal["host", "device"]
-Severity = Literal["info", "warning", "critical"]
+Severity = Literal["info", "note", "warning", "critical"]
 Stopped = Literal["leaf", "small", "budget", "hidden"]
 """Reason for which the modules inside a row have no rows: there are none, they are a small part of the step, recording
 them would cost too much, hooks do not fire there."""
@@ -105,7 +105,10 @@ class MemoryRow:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rule's verdict, or its abstention (severity ``info``, the missing signal in ``evidence``)."""
+    """One rule's verdict, or its abstention (severity ``info``, the missing signal in ``evidence``).
+
+    The severity ``note`` names a cost that is as large as its work: nothing is wrong with it, and nothing is promised.
+    """
 
     rule: str
     severity: Severity

@@ -33,6 +33,8 @@ class CallSite:
     ns: int
     path: str = ""
     """The calls around or inside the line, as text."""
+    torch_ns: int = 0
+    """The part of the time in which the layers of torch, or a backward pass, run inside the line."""
 
     @property
     def location(self) -> str:

@@ -56,9 +56,9 @@ def _judge(run: Evidence, ledger: tuple[LedgerEntry, ...]) -> tuple[Finding, ...
         if finding is not None and (steps or finding.severity != "info"):
             found.append(replace(finding, rule=rule.name))
 
-    def key(finding: Finding) -> tuple[bool, bool, int]:
+    def key(finding: Finding) -> tuple[bool, bool, bool, int]:
         first = enough and rules[finding.rule].comes_first
-        return finding.severity == "info", not first, -(finding.gain_ns or 0)
+        return finding.severity == "info", finding.severity == "note", not first, -(finding.gain_ns or 0)
 
     found.sort(key=key)  # of equal keys in the order of their rules
     return tuple(settle(found, ledger, run.summary.step_mean_ns))

@@ -35,6 +35,16 @@ class OptimizerInfo:
     """Parameters in all groups; 0 where they were not counted."""
 
     @property
+    def has_many_groups(self) -> bool:
+        """Whether the parameters are in about as many groups as there are: each group is updated on its own."""
+        return self.groups >= MANY and 2 * self.groups > self.tensors
+
+    @property
+    def is_slowed(self) -> bool:
+        """Whether its settings make it slower than torch's choice, which on the CPU is parameter by parameter."""
+        return self.has_many_groups or (self.foreach is False and self.fused is not True and self.device != "cpu")
+
+    @property
     def freed_bytes(self) -> int:
         """The state that an 8-bit version would free: of float32 state three quarters (arXiv:2110.02861)."""
         # torch's optimizers of which `bitsandbytes.optim` has an 8-bit version, with the suffix `8bit`.
@@ -77,7 +87,7 @@ def advise_faster(optimizers: Sequence[OptimizerInfo]) -> str:
 
 
 def _advise_faster(one: OptimizerInfo) -> str:
-    if one.groups >= MANY and 2 * one.groups > one.tensors:
+    if one.has_many_groups:
         return (
             f"{one.kind} has {one.groups} groups for {one.tensors} parameters, and updates each group on its own: put "
             "the parameters with the same settings into one group"

@@ -16,7 +16,7 @@ from ..capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE
 from ..probes import Site
 from ..probes.stacks import Sites, StackProbe, StackSample
 from ..resolve import RawStep
-from ._bounds import LARGE_SHARE, MIN_SAMPLES, MIN_SHARE, NEARLY_ALL
+from ._bounds import LARGE_SHARE, MIN_SAMPLES, MIN_SHARE, MOST, NEARLY_ALL
 from ._calls import CallSite, call_site, format_place
 
 UNATTRIBUTED: Final = "unattributed"
@@ -25,6 +25,8 @@ EXCLUDED: Final = "excluded"
 SHARED_LINE: Final = 0.2
 """Share of all other samples from which on a line calls the training itself (``trainer.train()``), so that a line below
 it is named."""
+TORCH_WORK: Final = {"forward", "grad", "backward"}
+"""Functions of torch, called by the innermost line outside it, whose time is that of layers or of a backward pass."""
 KEPT_KINDS: Final = 256
 """Kinds of time, lines of each, and steps whose samples wait for their frames."""
 
@@ -57,6 +59,11 @@ class StackTable:
         """The line that has nearly all of the time, as ``train.py:88 save_image``; None where several share it."""
         named = self.named
         return describe_line(named[0]) if named and self.share(named[0]) >= NEARLY_ALL else None
+
+    @property
+    def is_torch_work(self) -> bool:
+        """Whether most of the time of the named lines is that of torch's layers, or of a backward pass."""
+        return sum(line.torch_ns for line in self.named) > MOST * sum(line.ns for line in self.named)
 
     @property
     def described(self) -> str:
@@ -222,16 +229,18 @@ class StackMonitor:
             own = (user for user in reversed(users) if user[:2] not in common and user.call != "<lambda>")
             site = next((user for user in users if user[:2] in shared), next(own, inner) if common else inner)
             if site is not None:
-                sums = groups.setdefault(site[:2], {}).setdefault(site, [0, 0])
-                sums[0], sums[1] = sums[0] + count, sums[1] + ns
+                sums = groups.setdefault(site[:2], {}).setdefault(site, [0, 0, 0])
+                by_torch = inner is not None and inner.call in TORCH_WORK
+                sums[0], sums[1], sums[2] = sums[0] + count, sums[1] + ns, sums[2] + by_torch * ns
                 stacks[site[:2]] = max(stacks.get(site[:2], (0, ())), (ns, users), key=lambda one: one[0])
-        most = sorted(groups.values(), key=lambda group: -sum(ns for _, ns in group.values()))[:5]
+        most = sorted(groups.values(), key=lambda group: -sum(ns for _, ns, _ in group.values()))[:5]
         lines = []
         for group in most:
             longest = max(group, key=lambda site: (group[site][1], site))
-            line = call_site(longest, *map(sum, zip(*group.values(), strict=True)))
+            count, ns, torch_ns = map(sum, zip(*group.values(), strict=True))
+            line = call_site(longest, count, ns)
             around = set() if longest[:2] in shared else common
-            lines.append(replace(line, path=_path(line, stacks[longest[:2]][1], around)))
+            lines.append(replace(line, path=_path(line, stacks[longest[:2]][1], around), torch_ns=torch_ns))
         samples, ns = map(sum, zip(*self._tables[kind].values(), strict=True))
         return StackTable(samples, ns, tuple(lines))
 

@@ -78,12 +78,15 @@ class ExceededBound:
         name: str | None = None,
         gain_ns: float | None = None,
         evidence: Mapping[str, Any] | None = None,
+        is_note: bool = False,
     ) -> Finding:
-        """Return the finding; without ``gain_ns`` the whole mean time can be gained."""
+        """Return the finding; without ``gain_ns`` the whole mean time can be gained, of a note nothing."""
         critical = self.share.low >= max(SEVERAL * self.bound, LARGE_SHARE)
         severity: Severity = "critical" if critical else "warning"
         gain = round(self.mean_ns if gain_ns is None else gain_ns)
         merged = {**self.evidence, **(evidence or {})}
+        if is_note:
+            return Finding(self.rule, "note", why, next, name, self.phase, evidence=merged)
         return Finding(self.rule, severity, why, next, name, self.phase, None, max(gain, 0), merged)
 
 

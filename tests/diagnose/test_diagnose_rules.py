@@ -151,11 +151,11 @@ def test_what_is_excluded_twice_is_found() -> None:
 
 
 def test_a_rollout_before_each_round_of_updates_is_part_of_the_work() -> None:
-    """It is never advised to collect less experience, and the finding is not critical."""
+    """It is never advised to collect less experience: the finding is a note."""
     excluded = (Excluded("validation", 11, 11_000 * MS, 10, 1_000 * MS),)
     judged = judge(evidence_of({"forward": 90}, repeat=40, excluded=excluded))
     (finding,) = [one for one in judged if one.rule == "excluded"]
-    assert (finding.severity, finding.name) == ("warning", "rollout or validation")
+    assert (finding.severity, finding.name) == ("note", "rollout or validation")
     assert finding.why.startswith("rollout or validation takes")
     assert "part of the work" in finding.next
 
@@ -191,6 +191,23 @@ def test_only_existing_faster_versions_are_advised() -> None:
     assert sparse.startswith("SparseAdam has no fused version; a larger batch")
     groups = advice(state_of("Adam", groups=40, tensors=40))
     assert groups.startswith("Adam has 40 groups for 40 parameters, and updates each group on its own")
+
+
+@pytest.mark.parametrize(
+    ("fact", "severity"),
+    [
+        (state_of(), "note"),
+        (state_of("Muon", origin="__main__", can_fuse=False, device="cpu"), "note"),
+        (state_of(foreach=False, device="cpu"), "note"),  # as torch does it there
+        (state_of(foreach=False), "warning"),
+        (state_of(groups=40, tensors=40), "warning"),
+    ],
+)
+def test_an_optimizer_is_accused_only_of_settings_that_slow_it(fact: OptimizerInfo, severity: str) -> None:
+    """Else its time is that of its parameters, whatever the model's is: a cost that is told, with a way to save it."""
+    run = evidence_of({**STEP, "optimizer": 60, "step": 160}, repeat=20, facts=RunFacts(optimizers=(fact,)))
+    finding = finding_of(diagnose(run), "optimizer")
+    assert (finding.severity, finding.gain_ns is None) == (severity, severity == "note")
 
 
 @pytest.mark.parametrize(("read_bytes", "advised"), [(GIB // 100, True), (GIB, False)])

@@ -15,6 +15,7 @@ from torch import nn
 
 from autoprof.base.frame import BACKWARD_NAME, FrameRun, Phase, Span
 from autoprof.base.stats import Aggregate
+from autoprof.base.summary import Finding
 from autoprof.capture.recorder import Recorder
 from autoprof.devices import HostClock
 from autoprof.diagnose import EvidenceCollector, RunFacts, StackMonitor, StackTable, diagnose
@@ -146,6 +147,25 @@ def test_the_finding_names_the_line_with_its_share_of_the_step() -> None:
     assert finding.name == "train.py:88 save_image"
     assert "train.py:88 save_image, 61.2 %" in finding.why
     assert "update_ema" not in finding.why
+
+
+def test_layers_outside_of_the_model_are_a_cost_and_no_fault(probe: StackProbe, clock: FakeClock) -> None:
+    """A frozen teacher: the line that calls it is a note, a loop in Python of the program's own is a warning."""
+
+    def finding(inner: str) -> Finding:
+        monitor = StackMonitor(probe)
+        for at in range(20):
+            user, innermost = Site("train.py", 41, "train", "forward"), Site("model.py", 7, "forward", inner)
+            probe.samples.append(StackSample(at, MS, True, (user,), innermost))
+        observed(monitor, clock, 100, [], 20)
+        lines = monitor.statistics()[EXCLUDED]
+        facts = RunFacts(stacks={UNATTRIBUTED: lines})
+        return finding_of(diagnose(evidence_of({"forward": 32, "step": 100}, repeat=20, facts=facts)), "unattributed")
+
+    layers, loop = finding("forward"), finding("")
+    assert (layers.severity, layers.name, layers.gain_ns) == ("note", "train.py:41 forward", None)
+    assert "layers that are not part of the model" in layers.why
+    assert (loop.severity, loop.name) == ("critical", "train.py:41 forward")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 Finds, above a bound:
 
 - validation, rollouts, ``torch.save`` and pauses, which belong to no step, and the lines that ran then: 15 % of the
-  wall time, by what happened after two steps or more.
+  wall time, by what happened after two steps or more. Rollouts are a note.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Final
 
-from ...base.summary import ROLLOUT, VALIDATION, Finding
+from ...base.summary import ROLLOUT, VALIDATION, Finding, Severity
 from ...base.units import format_count, format_ns, format_percent
 from .. import Evidence, Experiment, Rule, abstain
 from .._bounds import LARGE_SHARE, MAX_BESIDE
@@ -62,17 +62,17 @@ def judge(run: Evidence) -> Finding | None:
     often = "in each step" if every < 1.5 else f"about every {format_count(round(every))} steps"
     rest = [one for one in summary.excluded if one is not largest and one.total_ns >= 0.01 * wall_ns]
     others = "".join(f", {one.kind} {format_percent(one.total_ns / wall_ns)}" for one in rest)
-    critical = recurring_share >= LARGE_SHARE and kind != ROLLOUT
+    severity: Severity = "note" if kind == ROLLOUT else "critical" if recurring_share >= LARGE_SHARE else "warning"
     table = run.facts.stacks.get(EXCLUDED)
     lines = f"; {table.describe(share)} of the wall time" if table is not None and table.named else ""
     return Finding(
         "excluded",
-        "critical" if critical else "warning",
+        severity,
         f"{kind} takes {format_percent(largest.total_ns / wall_ns)} of the wall time: {largest.calls} times, {often}, "
         f"{format_ns(largest.total_ns // largest.calls)} each{others}{lines}",
         _ADVICE.get(kind, "do this less often, or beside the training"),
         kind,
-        gain_ns=round((recurring_share - MAX_BESIDE) * wall_ns / max(steps, 1)),
+        gain_ns=None if severity == "note" else round((recurring_share - MAX_BESIDE) * wall_ns / max(steps, 1)),
         evidence=evidence | ({} if table is None else table.evidence()),
     )
 

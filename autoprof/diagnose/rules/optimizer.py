@@ -2,7 +2,8 @@
 
 Finds, above a bound:
 
-- the optimizer's step, or the schedule of the learning rate; the gain is the part above the bound: 15 %.
+- the optimizer's step, or the schedule of the learning rate; the gain is the part above the bound: 15 %. A note,
+  unless a setting slows it, or only some steps are long.
 """
 
 from __future__ import annotations
@@ -44,23 +45,19 @@ def judge(run: Evidence) -> Finding | None:
     found = threshold_rows("optimizer", run, rows, MAX_BESIDE) if rows else None
     if not isinstance(found, ExceededBound):
         return found
-    optimizers = run.facts.optimizers or ()
+    optimizers, tables = run.facts.optimizers or (), _large_tables(run)
     return found.finding(
         f"the optimizer takes {found}",
-        _advice(run) if found.rare is None else _RARELY,
+        _RARELY if found.rare else _SPARSE.format(enumerate_names(tables)) if tables else advise_faster(optimizers),
         name=dominant_name(rows),
         # Some optimizer time remains in any case, and nothing measures how much: the gain is the part above the bound.
         gain_ns=found.mean_ns - MAX_BESIDE * run.summary.step_mean_ns
         if found.rare is None
         else found.rare.share.middle * run.summary.step_mean_ns,
         evidence={"kinds": [one.kind for one in optimizers]} if optimizers else {},
+        # An update costs its parameters, whatever the batch is: without one of these nothing makes it longer.
+        is_note=not (found.rare or tables or any(one.is_slowed for one in optimizers)),
     )
-
-
-def _advice(run: Evidence) -> str:
-    """Return the advice for an optimizer that is long in each step."""
-    tables = _large_tables(run)
-    return _SPARSE.format(enumerate_names(tables)) if tables else advise_faster(run.facts.optimizers or ())
 
 
 def _large_tables(run: Evidence) -> list[str]:

@@ -2,7 +2,8 @@
 
 Finds, above a bound:
 
-- time in no module, loader, optimizer or span, or of some steps only, and the lines that ran then: 15 %.
+- time in no module, loader, optimizer or span, or of some steps only, and the lines that ran then: 15 %. A
+  note where torch's layers or a backward pass run there.
 - backward in no module, of lines of the program: 15 %.
 - backward of operators outside of the model, in which no line of the program runs: 30 %.
 """
@@ -46,8 +47,17 @@ def judge(run: Evidence) -> Finding | None:
             "to name the lines",
             'put with autoprof.span("…"): around the code between them to see which part takes the time',
         )
+    where = f"{found} are in no module, loader, optimizer or span: {table.describe(found.mean_share)}"
+    if table.is_torch_work:
+        return found.finding(
+            f"{where}; there torch runs layers that are not part of the model, or a backward pass",
+            'with autoprof.span("…"): gives it a row of its own; where its inputs come again, keep the results',
+            name=table.dominant,
+            evidence=table.evidence(),
+            is_note=True,
+        )
     return found.finding(
-        f"{found} are in no module, loader, optimizer or span: {table.describe(found.mean_share)}",
+        where,
         "do this less often, or outside of the training step: in the loader's workers, on another thread"
         + (", every Nth step" if found.rare is None else "")
         + '; with autoprof.span("…"): gives it a row of its own',
