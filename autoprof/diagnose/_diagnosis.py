@@ -246,6 +246,7 @@ class Diagnosis(Observer):
             ranks=self._ranks.comparison(final=final),
             stacks=self._stacks.statistics(),
             threads=self._threads.busy(),
+            training_cores=self._threads.training_cores(),
             kept=self._kept.growing(),
             heap_growth_bytes=self._heap_growth,
             trains_copy=self._footprint.trains_copy,

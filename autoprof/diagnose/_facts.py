@@ -63,6 +63,8 @@ class RunFacts:
     """Growth of the memory in use since the first reading, without what the C library keeps; None where not known."""
     threads: tuple[PythonThread, ...] = ()
     """The other Python threads that compute."""
+    training_cores: float | None = None
+    """The share of a processor that the training thread used; None where there was no other thread."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as plain JSON types."""

@@ -1,4 +1,4 @@
-"""Other Python threads of the process, and how long they compute."""
+"""How long the training thread and the other Python threads of the process compute."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PythonThread:
 
 
 class ThreadMonitor:
-    """Look at the other Python threads, on the training thread, which holds the GIL meanwhile. Linux only.
+    """Look at the Python threads, on the training thread, which holds the GIL meanwhile. Linux only.
 
     No call here releases the GIL, so none waits.
     """
@@ -31,6 +31,8 @@ class ThreadMonitor:
         self._first_ns = self._last_ns = 0
         self._cpu_ns: dict[tuple[int | None, str], tuple[int, int]] = {}
         """The CPU time of each thread at its first and last look, by its native id and name: ids are given again."""
+        self._training = 0
+        """The native id of the training thread."""
 
     def look(self) -> None:
         """Read the CPU time of each thread."""
@@ -41,18 +43,26 @@ class ThreadMonitor:
         self._last_ns = perf_counter_ns()
         self._first_ns = self._first_ns or self._last_ns
         for ident, thread in list(threads.items()):
-            if ident == get_ident() or thread.name.startswith("autoprof"):
+            if thread.name.startswith("autoprof"):
                 continue
+            if ident == get_ident():
+                self._training = thread.native_id or 0
             key, cpu_ns = (thread.native_id, thread.name), _cpu_ns(thread.native_id)
             if cpu_ns is not None and (key in self._cpu_ns or len(self._cpu_ns) < 16):
                 self._cpu_ns[key] = self._cpu_ns.get(key, (cpu_ns, 0))[0], cpu_ns
 
     def busy(self) -> tuple[PythonThread, ...]:
         """Return the threads that compute, the one with most CPU time first; progress bars take less."""
-        wall_ns = max(self._last_ns - self._first_ns, 1)
-        threads = ((name, max(last - first, 0) / wall_ns) for (_, name), (first, last) in self._cpu_ns.items())
-        found = [PythonThread(name, round(cores, 3)) for name, cores in threads if cores >= MIN_SHARE]
-        return tuple(sorted(found, key=lambda one: -one.cores))
+        found = [PythonThread(key[1], self._cores(key)) for key in self._cpu_ns if key[0] != self._training]
+        return tuple(sorted((one for one in found if one.cores >= MIN_SHARE), key=lambda one: -one.cores))
+
+    def training_cores(self) -> float | None:
+        """Return the share of a processor that the training thread used; None where no other thread was seen."""
+        return next((self._cores(key) for key in self._cpu_ns if key[0] == self._training), None)
+
+    def _cores(self, key: tuple[int | None, str]) -> float:
+        first_ns, last_ns = self._cpu_ns[key]
+        return round(max(last_ns - first_ns, 0) / max(self._last_ns - self._first_ns, 1), 3)
 
 
 def _cpu_ns(native_id: int | None) -> int | None:

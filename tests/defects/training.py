@@ -210,6 +210,7 @@ def diagnose_again(
     environment: Environment | None = None,
     leaf_modules: int | None = None,
     threads: tuple[PythonThread, ...] = (),
+    training_cores: float | None = None,
 ) -> Summary:
     """Diagnose a run as if its device or its machine had other properties; each metric has one value throughout."""
     constant = {name: MetricStats(value, value, value, value, 5) for name, value in (metrics or {}).items()}
@@ -220,5 +221,6 @@ def diagnose_again(
         leaf_modules=leaf_modules,
         environment=environment or Environment(),
         threads=threads,
+        training_cores=training_cores,
     )
     return diagnose(Evidence(summary, facts, longest=()))

@@ -39,25 +39,31 @@ def test_a_real_thread_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         end.set()
         thread.join()
     assert "busy" in [one.name for one in monitor.busy()]
+    assert threading.current_thread().name not in [one.name for one in monitor.busy()]
+    assert (monitor.training_cores() or 0) > 0
 
 
 @pytest.mark.parametrize(
-    ("cores", "own", "phase", "rule"),
+    ("cores", "training", "phase", "rule"),
     [
-        (0.9, 1.1, "forward", "python-thread"),
-        (0.9, 1.9, "forward", None),
-        (0.1, 1.0, "forward", None),
-        (0.9, 1.1, "user", None),
+        (0.9, 0.2, "forward", "python-thread"),
+        (0.9, 0.95, "forward", None),
+        (0.1, 0.2, "forward", None),
+        (0.9, 0.2, "user", None),
     ],
 )
 def test_a_thread_that_holds_the_interpreter_while_the_training_thread_waits_is_found(
-    cores: float, own: float, phase: str, rule: str | None
+    cores: float, training: float, phase: str, rule: str | None
 ) -> None:
-    """Of a process with so many processors in use; none where it computes beside the training, or waits in a span."""
+    """Though a third thread computes for torch; none where the training thread computes as well, or waits in a span."""
     run = evidence_of({phase: 60, "backward": 30}, repeat=20)
-    shares = {"host_cpu_busy": 0.5, "host_cpu_cores": own, "host_cpu_waiting": 0.0}
+    shares = {"host_cpu_busy": 0.5, "host_cpu_cores": 2.0, "host_cpu_waiting": 0.0}
     metrics = {name: MetricStats(share, share, share, share, 5) for name, share in shares.items()}
-    facts = RunFacts(threads=(PythonThread("Reporter", cores),), environment=Environment("cpu", machine_cores=4))
+    facts = RunFacts(
+        threads=(PythonThread("Reporter", cores),),
+        training_cores=training,
+        environment=Environment("cpu", machine_cores=4),
+    )
     summary = diagnose(replace(run, summary=replace(run.summary, metrics=metrics), facts=facts))
     found = [one for one in summary.findings if one.severity != "info"]
     assert [one.rule for one in found] == ([] if rule is None else [rule])

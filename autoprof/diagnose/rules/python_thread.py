@@ -25,11 +25,10 @@ OUTSIDE: Final = (Phase.DATA, Phase.H2D, Phase.COMM, Phase.USER, Phase.OTHER)
 def judge(run: Evidence) -> Finding | None:
     """Judge the time in which the training thread waits for nothing else, beside a thread that computes."""
     threads = [thread for thread in run.facts.threads if thread.cores >= LARGE_SHARE]
-    used = contention(run)
-    if not threads or used is None or run.summary.clock == "device":
+    used, cores = contention(run), run.facts.training_cores
+    if not threads or used is None or cores is None or run.summary.clock == "device":
         return None  # a thread that waits for a device does not compute either
-    # The other threads of the process at least compute for the rest of the time of its processors.
-    computing = max(used.own - sum(thread.cores for thread in run.facts.threads), 0.0) + (used.waiting or 0.0)
+    computing = cores + (used.waiting or 0.0)
     phases, whole = run.summary.phases, max(run.summary.total_step_ns, 1)
     waits = sum(phases.get(phase, 0) for phase in OUTSIDE) / whole
     lost_ns = (1 - computing - waits) * run.summary.step_mean_ns
