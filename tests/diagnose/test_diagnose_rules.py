@@ -1,13 +1,14 @@
 """The rules on evidence made by hand: bounds, intervals, abstentions, the order of findings."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
 from autoprof.base.frame import BACKWARD_NAME, Phase, Span
 from autoprof.base.stats import Aggregate
-from autoprof.base.summary import HIGHER_ORDER, Excluded, MemoryRow, MetricStats, Summary, Work
+from autoprof.base.summary import HIGHER_ORDER, Excluded, MemoryRow, MetricStats, Summary, Work, WorkRow
 from autoprof.capture.hooks.sizes import ModuleSize
 from autoprof.diagnose import (
     MIN_STEPS,
@@ -304,22 +305,62 @@ def test_recompilations_are_found_where_every_step_compiles() -> None:
     assert [(finding.rule, finding.severity) for finding in summary.findings] == [("recompile", "warning")]
 
 
+def small_modules(
+    *times_ms: float, calls: int = 1, leaves: int = 15, waiting: float = 0.0, work: Work | None = None, **changes: Any
+) -> Any:
+    """Return what ``small-batch`` says of steps whose model is called so often, and takes these times in all calls."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number, ms in enumerate(times_ms, 1):
+        each_ns = round(ms * MS / calls)
+        spans = [Span("Model", "", Phase.FORWARD, None, at * each_ns, each_ns) for at in range(calls)]
+        frame = make_frame(spans, step=number, duration_ns=round(ms * MS / 0.96))
+        aggregate.add(frame)
+        collector.add(frame)
+    values = {
+        "host_cpu_cores": 1.0 - waiting,
+        "host_cpu_busy": 0.5 if not waiting else 1.0,
+        "host_cpu_waiting": waiting,
+    }
+    metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
+    facts = RunFacts(leaf_modules=leaves, environment=Environment("cpu", machine_cores=2))
+    summary = replace(aggregate.summary(), metrics=metrics, work=work, **changes)
+    return finding_of(diagnose(collector.evidence(summary, facts)), "small-batch")
+
+
 @pytest.mark.parametrize(("calls", "named"), [(32, True), (1, False)])
 def test_a_model_called_for_each_sample_is_a_batch_in_pieces(calls: int, named: bool) -> None:
     """15 modules called 32 times a step take 40 µs each; called once they take 1.3 ms, which is arithmetic."""
-    aggregate, collector = Aggregate(), EvidenceCollector()
-    each_ns = round(19.2 * MS / calls)
-    for number in range(1, 21):
-        spans = [Span("Model", "", Phase.FORWARD, None, at * each_ns, each_ns) for at in range(calls)]
-        frame = make_frame(spans, step=number, duration_ns=20 * MS)
-        aggregate.add(frame)
-        collector.add(frame)
-    values = {"host_cpu_cores": 1.0, "host_cpu_busy": 0.5, "host_cpu_waiting": 0.0}
-    metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
-    facts = RunFacts(leaf_modules=15, environment=Environment("cpu", machine_cores=2))
-    summary = diagnose(collector.evidence(replace(aggregate.summary(), metrics=metrics), facts))
-    finding = finding_of(summary, "small-batch")
+    finding = small_modules(*[19.2] * 20, calls=calls)
     assert (finding is not None and "the whole model is called 32 times" in finding.why) is named
+
+
+@pytest.mark.parametrize(
+    ("operators", "moved", "named"), [(600, 4_000_000, True), (600, 40_000_000, False), (60, 0, False)]
+)
+def test_micro_batches_so_small_that_launching_takes_most_of_their_time_are_named(
+    operators: int, moved: int, named: bool
+) -> None:
+    """Eight for one update, of 15 modules that take 160 µs each; not where their arithmetic may take longer."""
+    row = WorkRow("Model", {}, moved={"forward": moved}, operators={"forward": operators})
+    work = Work(flops={"forward": 10**6}, flops_per_s=1e8, rows=(row,))
+    finding = small_modules(*[19.2] * 20, calls=8, micro_steps=8.0, work=work)
+    assert (finding is not None) is named
+    assert not named or ("called 8 times a step, for 8 micro-batches" in finding.why)
+    assert not named or finding.next.startswith("fewer, larger micro-batches")
+
+
+@pytest.mark.parametrize(("shortest_ms", "named"), [(2.0, True), (8.0, False)])
+def test_beside_other_processes_the_shortest_step_shows_how_long_a_call_takes(shortest_ms: float, named: bool) -> None:
+    """100 modules take 80 µs each in most steps, also while the thread has a processor: its caches are cold."""
+    finding = small_modules(shortest_ms, *[12.0] * 19, leaves=100, waiting=0.33)
+    assert (finding is not None) is named
+
+
+@pytest.mark.parametrize(("run_ms", "named"), [(5.0, False), (2.5, True)])
+def test_the_cost_of_recording_a_step_does_not_count_as_that_of_its_calls(run_ms: float, named: bool) -> None:
+    """100 modules take 48 µs each in a recorded step, and half of it in the steps that are not recorded."""
+    finding = small_modules(*[4.8] * 20, leaves=100, run_steps=1000, run_ns=round(1000 * run_ms * MS))
+    assert (finding is not None) is named
 
 
 @pytest.mark.parametrize(("reductions", "advised"), [(4, True), (1, False)])

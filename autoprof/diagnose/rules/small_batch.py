@@ -3,8 +3,8 @@
 Finds, above a bound:
 
 - on the CPU: calling the model's modules without children takes most of their time: 30 µs or less each for forward
-  and backward, twice that where FLOPs show little arithmetic; twice that again in a loop of 8 calls or more; half of
-  the step, 0.8 processors in use.
+  and backward, twice that where FLOPs show little arithmetic; twice that again in a loop of 8 calls or more; or 8
+  micro-batches whose operators are launched for most of the time; half of the step, 0.8 processors in use.
 """
 
 from __future__ import annotations
@@ -37,14 +37,21 @@ def judge(run: Evidence) -> Finding | None:
     model_calls = max(_model_calls(rows), float(micro_steps))
     calls = max(leaves * model_calls, _leaf_calls(run))
     waited = used.waiting or 0.0  # a call took that much less processor time, over many steps
-    each_ns = (1 - waited) * sum(run.row_time(row).middle for row in rows) / max(calls, 1)
+    model_ns = (1 - waited) * sum(run.row_time(row).middle for row in rows)
+    if used.by_others:  # they make a call longer by more than its waits, and the shortest step the least
+        model_ns = min(model_ns, sum(row.min_ns for row in rows))
+    # The rows of recorded steps include the cost of recording them; a step that is not recorded is that much shorter.
+    unrecorded = min(summary.run_mean_ns / max(summary.step_mean_ns, 1), 1.0)
+    each_ns = unrecorded * model_ns / max(calls, 1)
     phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
-    model_ns = sum(summary.phases.get(phase, 0) for phase in phases) / summary.steps
-    share, computing = model_ns / max(summary.step_mean_ns, 1), used.own + waited
+    update_ns = sum(summary.phases.get(phase, 0) for phase in phases) / summary.steps
+    share, computing = update_ns / max(summary.step_mean_ns, 1), used.own + waited
     flops_per_s = 0.0 if summary.work is None else (summary.work.flops_per_s or 0.0) / max(1 - waited, 0.01)
-    # From as many calls of the whole model in a backward pass its batch is in pieces; from as many of each module in a
-    # forward the model loops over time steps or tokens.
-    in_pieces = model_calls >= MANY * micro_steps
+    # From as many calls of the whole model in a backward pass its batch is in pieces, as it is in micro-batches of
+    # little work; from as many of each module in a forward the model loops over time steps or tokens.
+    launched = _is_launched(run)
+    by_micro_batches = launched and MANY <= model_calls < MANY * micro_steps
+    in_pieces = by_micro_batches or model_calls >= MANY * micro_steps
     loops = in_pieces or calls >= MANY * leaves * model_calls
     # Where others take longer than the model, the batch is not the matter; a process that sleeps, and neither uses
     # processors nor waits for them, has another problem.
@@ -55,18 +62,22 @@ def judge(run: Evidence) -> Finding | None:
     # Where so little was computed, a longer call is no sign of arithmetic, but of further operations around it; so it
     # is in a loop.
     bound_ns = MAX_CALL_NS * (2 if 0 < flops_per_s <= MAX_FLOPS_PER_S else 1) * (2 if loops else 1)
-    if each_ns > bound_ns * (1 - MARGIN):
+    if each_ns > bound_ns * (1 - MARGIN) and not (in_pieces and launched):
         return None
     pieces = f"; the whole model is called {model_calls:.0f} times a step" if in_pieces else ""
+    larger = "a larger batch takes nearly the same time"
+    if by_micro_batches:
+        pieces += f", for {micro_steps:.0f} micro-batches"
+        larger = "fewer, larger micro-batches take nearly the same time each"
     return Finding(
         "small-batch",
         "warning",
         f"a step calls the model's {leaves} smallest modules {calls:.0f} times: {format_ns(round(each_ns))} each for "
         "forward and backward. Calling a module takes about that long whatever the batch is: Python and launching "
-        f"operations take most of the {format_ms(model_ns)} ({format_percent(share)} of the step){pieces}",
-        "a larger batch takes nearly the same time, so each sample costs less; or one call for the whole batch or "
-        "sequence instead of a loop (torch.stack, torch.func.vmap, nn.LSTM), torch.compile, or fewer, larger modules",
-        gain_ns=round(model_ns / 2),  # the time of as many samples in batches twice as large
+        f"operations take most of the {format_ms(update_ns)} ({format_percent(share)} of the step){pieces}",
+        f"{larger}, so each sample costs less; or one call for the whole batch or sequence "
+        "instead of a loop (torch.stack, torch.func.vmap, nn.LSTM), torch.compile, or fewer, larger modules",
+        gain_ns=round(update_ns / 2),  # the time of as many samples in batches twice as large
         evidence={
             "call_ns": round(each_ns),
             "bound_ns": bound_ns,
@@ -82,6 +93,13 @@ def _model_calls(rows: list[Row]) -> float:
     """Return the calls of the whole model in a step; 1 where the model is called in several parts."""
     forward = [row for row in rows if row.phase is Phase.FORWARD]
     return forward[0].calls / max(forward[0].steps, 1) if len(forward) == 1 else 1.0
+
+
+def _is_launched(run: Evidence) -> bool:
+    """Return whether launching operators explains most of the modules' time, and more of it than their arithmetic."""
+    costs = [cost for cost in run.costs.values() if cost.work is not None]
+    launch_ns = sum(cost.launch_ns for cost in costs)
+    return launch_ns > max(MOST * sum(cost.ns for cost in costs), sum(cost.arithmetic_ns for cost in costs))
 
 
 def _leaf_calls(run: Evidence) -> float:
