@@ -59,6 +59,8 @@ class RareTime(NamedTuple):
 class Spread(NamedTuple):
     """Steps that are long as a whole, their rhythm, and each phase's part of their excess, the largest first."""
 
+    steps: tuple[int, ...]
+    """Those of the rhythm, if there is one."""
     when: str
     every: int | None
     parts: list[tuple[Phase, float]]
@@ -138,7 +140,7 @@ class PhaseSeries:
         found = int(is_long.sum())
         if found < PATTERN or found > (1 - GOOD_PART) * len(times):
             return None
-        when, every = _describe(numbers, is_long)
+        when, every, _ = _describe(numbers, is_long)
         if 2 * found > len(times) + 1 and every is None and not when.startswith("the steps"):
             return None
         # Steps with every span longer, as by the wait for a processor, have no cause in these phases.
@@ -183,8 +185,8 @@ class PhaseSeries:
             return None
         times = {phase: self._times((phase,), {})[2] for phase in self._phases}
         parts = {phase: float((one[is_long] - _low_quarter(one)).sum() / excess.sum()) for phase, one in times.items()}
-        when, every = _describe(numbers, is_long)
-        return Spread(when, every, sorted(parts.items(), key=lambda part: -part[1]))
+        when, every, steps = _describe(numbers, is_long)
+        return Spread(steps, when, every, sorted(parts.items(), key=lambda part: -part[1]))
 
 
 def explained_times(numbers: npt.NDArray[np.int64], explained: Mapping[int, float]) -> Values:
@@ -212,15 +214,17 @@ def _low_quarter(values: Values) -> float:
     return float(np.sort(values)[len(values) // 4])
 
 
-def _describe(numbers: npt.NDArray[np.int64], is_long: npt.NDArray[np.bool_]) -> tuple[str, int | None]:
-    """Return the long steps in words, and the distance between them if they have a rhythm."""
+def _describe(
+    numbers: npt.NDArray[np.int64], is_long: npt.NDArray[np.bool_]
+) -> tuple[str, int | None, tuple[int, ...]]:
+    """Return the long steps in words, and the distance between them and those at it if they have a rhythm."""
     steps = numbers[is_long]
     first, last = int(steps[0]), int(steps[-1])
     began, ended = _begin(is_long), _begin(is_long[::-1])
     if began is not None:
-        return f"the steps since {numbers[began]}", None
+        return f"the steps since {numbers[began]}", None, tuple(steps.tolist())
     if ended is not None:
-        return f"the steps up to {numbers[-1 - ended]}", None
+        return f"the steps up to {numbers[-1 - ended]}", None, tuple(steps.tolist())
     begins = steps[np.diff(steps, prepend=steps[0] - 2) > 1]  # several in a row come at once, as at an epoch's end
     every = int(median(np.diff(begins))) if len(begins) > 1 else 0
     within = (numbers >= first) & (numbers <= last)
@@ -232,8 +236,9 @@ def _describe(numbers: npt.NDArray[np.int64], is_long: npt.NDArray[np.bool_]) ->
     agrees = long[due].sum() >= NEARLY_ALL * len(steps)
     is_regular = every > len(due) and agrees and (within & ~np.isin(rest, due)).sum() >= PATTERN
     if is_regular and (len(begins) - 1) * log(every) >= -log(MAX_CHANCE):
-        return f"every {ordinal(every)} step" if len(due) == 1 else f"{len(due)} of every {every} steps", every
-    return f"{len(steps)} of {count(len(numbers), 'step')}", None
+        when = f"every {ordinal(every)} step" if len(due) == 1 else f"{len(due)} of every {every} steps"
+        return when, every, tuple(steps[np.isin(steps % every, due)].tolist())
+    return f"{len(steps)} of {count(len(numbers), 'step')}", None, tuple(steps.tolist())
 
 
 def _begin(is_long: npt.NDArray[np.bool_]) -> int | None:

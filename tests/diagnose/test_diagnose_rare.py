@@ -174,6 +174,15 @@ def test_jitter_says_only_what_the_long_steps_show() -> None:
     assert f"No phase alone explains them: {parts}." in why(several, "jitter")
 
 
+def test_jitter_lists_steps_of_the_rhythm_that_it_names() -> None:
+    """The machine made two others as long."""
+    long = {**USUAL, "data": 15.1, "forward": 19.0, "optimizer": 15.5, "step": 56.0}
+    steps = [long if at % 16 == 0 or at in (17, 100) else USUAL for at in range(1, 161)]
+    said = why(diagnose(evidence_of(*steps)), "jitter")
+    assert said.startswith("steps such as 16, 32, 48 take up to 56.0 ms")
+    assert "in every 16th step the extra time is" in said
+
+
 def test_spans_are_advised_only_where_time_is_in_none() -> None:
     """Long in data, forward and optimizer alike; and beside them in no span."""
     several = run(range(8, 161, 8), data=15.0, forward=15.0, optimizer=15.0)

@@ -43,16 +43,19 @@ def judge(run: Evidence) -> Finding | None:
     if len(outliers) < PATTERN or position == "near":
         missing = f"inconclusive: {len(outliers)} outlier steps, {lost} of all time lost to long steps"
         return abstain("jitter", missing, "a longer run shows whether long steps recur", evidence)
+    examples = tuple(numbers)
     if cause is None:
         spread = run.series.spread()
-        if (spread is None or spread.every is None) and is_crowded(run):
+        if spread is not None and spread.every is not None:
+            examples = spread.steps
+        elif is_crowded(run):
             return abstain("jitter", QUIET, "stop them and measure again", evidence)
         cause = _spread_cause(run, spread)
     evidence["cause"] = cause.name or "other"
     return Finding(
         "jitter",
         "warning",
-        f"steps such as {', '.join(map(str, numbers[:3]))} take up to {format_ms(summary.step_max_ns)}, the median "
+        f"steps such as {', '.join(map(str, examples[:3]))} take up to {format_ms(summary.step_max_ns)}, the median "
         f"step {format_ms(summary.step_p50_ns)}; long steps cost {lost} of all time. {cause.why}",
         cause.next,
         cause.name,
