@@ -39,6 +39,8 @@ class Environment:
     machine_cores: int | None = None
     debug: tuple[str, ...] = ()
     """Debugging switches of the environment that slow a training down."""
+    has_bfloat16: bool | None = None
+    """Whether the CPU has instructions for bfloat16; None where torch does not know."""
 
     @classmethod
     def read(cls, device: str, variables: Mapping[str, str]) -> Environment:
@@ -51,7 +53,14 @@ class Environment:
             available_cores(),
             os.cpu_count(),
             tuple(_debug_switches(variables)),
+            _has_bfloat16(),
         )
+
+
+def _has_bfloat16() -> bool | None:
+    capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # not in every version of torch
+    found = [bool(has) for name, has in capabilities.items() if "bf16" in name]  # avx512_bf16, amx_bf16, bf16, sve_bf16
+    return any(found) if found else None
 
 
 def _debug_switches(variables: Mapping[str, str]) -> Iterator[str]:

@@ -65,6 +65,31 @@ def test_precision_names_the_missing_signal() -> None:
     assert missing(judged("precision", unknown)) == "the device's peak: no peak is known for 'x'"
 
 
+@pytest.mark.parametrize(
+    ("device", "has_bfloat16", "part", "named"),
+    [
+        ("cpu", False, 0.5, True),
+        ("cpu", False, 0.05, False),
+        ("cpu", True, 0.5, False),
+        ("cpu", None, 0.5, False),
+        ("cuda", False, 0.5, False),
+    ],
+)
+def test_bfloat16_is_named_where_the_processor_has_no_instructions_for_it(
+    device: str, has_bfloat16: bool | None, part: float, named: bool
+) -> None:
+    """The gain is half of their part of the model's 90 ms."""
+    kinds = (
+        WorkKind("bfloat16", "matmul", round(part * 10**6)),
+        WorkKind("float32", "conv", round((1 - part) * 10**6)),
+    )
+    facts = RunFacts(environment=Environment(device, has_bfloat16=has_bfloat16))
+    finding = judged("precision", Work(FLOPS, flops_per_s=2e9, kinds=kinds), facts=facts)
+    assert (finding.severity == "warning") is named
+    assert not named or finding.why.startswith("50.0 % of the products and convolutions are in bfloat16, for which")
+    assert not named or finding.gain_ns == 0.5 * 90 * MS / 2
+
+
 # FlashAttention.
 
 
@@ -112,7 +137,12 @@ def test_the_environment_of_a_run_is_saved_with_it(monkeypatch: pytest.MonkeyPat
             session.step()
     run = next(tmp_path.rglob("run.json")).parent
     read = evidence_of_run(autoprof.read_run(run)).facts.environment
-    measured = {"threads": torch.get_num_threads(), "cores": read.cores, "machine_cores": os.cpu_count()}
+    measured = {
+        "threads": torch.get_num_threads(),
+        "cores": read.cores,
+        "machine_cores": os.cpu_count(),
+        "has_bfloat16": read.has_bfloat16,
+    }
     assert read == Environment("cpu", 2, debug=("CUDA_LAUNCH_BLOCKING=1",), **measured)
     assert read.cores
 

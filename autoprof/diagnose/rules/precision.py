@@ -4,19 +4,20 @@ Finds, above a bound:
 
 - float32 arithmetic that fills the step even at the device's peak, where 16 bits have a higher peak: 25 % of the
   step.
-- products and convolutions in float64, on any device: half of the FLOPs, in a model that is half of the step.
+- products and convolutions in float64, on any device: half of the FLOPs, in a model that is half of the step;
+- those in bfloat16, on a CPU without instructions for it: 10 % of the FLOPs, in such a model.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...base.frame import Phase
 from ...base.stats.intervals import Interval
 from ...base.summary import Finding, Work
 from ...base.units import format_ms, format_percent
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, threshold_time
-from .._bounds import GOOD_PART, MOST, NEARLY_ALL
+from .._bounds import GOOD_PART, MIN_SHARE, MOST, NEARLY_ALL, SEVERAL
 from .._thresholding import counted_work
 
 MIN_FLOPS_PER_S: Final = 1e9
@@ -28,9 +29,9 @@ def judge(run: Evidence) -> Finding | None:
     work = counted_work("precision", run)
     if isinstance(work, Finding):
         return work
-    double = _judge_double(run, work)
-    if double is not None:
-        return double
+    slow = _judge_double(run, work) or _judge_bfloat16(run, work)
+    if slow is not None:
+        return slow
     if work.peak is None or work.mfu is None:
         missing = f"the device's peak: {work.no_peak}" if work.no_peak else "the device's peak"
         return abstain("precision", missing, "nothing to do when the model trains on the CPU")
@@ -51,28 +52,65 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-def _judge_double(run: Evidence, work: Work) -> Finding | None:
-    """Find a model that computes in float64, on any device."""
+class _TypeWork(NamedTuple):
+    """The products and convolutions of one type: their FLOPs, as a part of all, and the model's part of the step."""
+
+    flops: int
+    part: float
+    model_ns: float
+    share: float
+
+
+def _work_in(
+    dtype: str, run: Evidence, work: Work, bound: float, flops_per_s: float = MIN_FLOPS_PER_S
+) -> _TypeWork | None:
+    """Return the work of a type that has this part of all, in a model whose arithmetic takes most of the step."""
     summary = run.summary
-    flops, all_flops = (
-        sum(kind.flops for kind in work.kinds if dtype in ("", kind.dtype)) for dtype in ("float64", "")
-    )
+    flops, all_flops = (sum(kind.flops for kind in work.kinds if one in ("", kind.dtype)) for one in (dtype, ""))
     model_ns = sum(summary.phases.get(phase, 0) for phase in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
     share = model_ns / max(summary.total_step_ns, 1)
-    if not flops or flops < MOST * all_flops or share < MOST:
+    if not flops or flops < bound * all_flops or share < MOST or (work.flops_per_s or 0.0) < flops_per_s:
         return None
-    if (work.flops_per_s or 0.0) < MIN_FLOPS_PER_S:
+    return _TypeWork(flops, flops / all_flops, model_ns / summary.steps, share)
+
+
+def _judge_double(run: Evidence, work: Work) -> Finding | None:
+    """Find a model that computes in float64, on any device."""
+    found = _work_in("float64", run, work, MOST)
+    if found is None:
         return None
     return Finding(
         "precision",
         "warning",
-        f"{format_percent(flops / all_flops)} of the products and convolutions are in float64{_where(work, flops)}, in "
-        f"a model that takes {format_percent(share)} of the step; float64 takes at least twice as long as "
+        f"{format_percent(found.part)} of the products and convolutions are in float64{_where(work, found.flops)}, in "
+        f"a model that takes {format_percent(found.share)} of the step; float64 takes at least twice as long as "
         "float32 on a CPU, up to 64 times on a GPU, and twice the memory",
         "unless the results need it: model.float() and inputs in float32. numpy makes float64: convert its arrays with "
         "torch.as_tensor(array, dtype=torch.float32)",
-        gain_ns=round(model_ns / summary.steps / 2),
-        evidence={"flops": flops, "share": round(share, 4), "bound": MOST, "steps": summary.steps},
+        gain_ns=round(found.model_ns / 2),
+        evidence={"flops": found.flops, "share": round(found.share, 4), "bound": MOST, "steps": run.summary.steps},
+    )
+
+
+def _judge_bfloat16(run: Evidence, work: Work) -> Finding | None:
+    """Find work in bfloat16 on a CPU that converts it; the gain is half of its part, whatever it takes in float32."""
+    environment = run.facts.environment
+    if environment.device != "cpu" or environment.has_bfloat16 is not False:
+        return None
+    # In float32 the same work would have several times the rate.
+    found = _work_in("bfloat16", run, work, MIN_SHARE, MIN_FLOPS_PER_S / SEVERAL)
+    if found is None:
+        return None
+    return Finding(
+        "precision",
+        "warning",
+        f"{format_percent(found.part)} of the products and convolutions are in bfloat16, for which this CPU has no "
+        "instructions: they are computed by conversion and take longer than in float32, often several times as long, "
+        f"in a model that takes {format_percent(found.share)} of the step",
+        "compute in float32 on this machine: torch.autocast with enabled=False, or model.float(); bfloat16 is fast on "
+        "a CPU with avx512_bf16, amx_bf16 or, on ARM, bf16 (torch.cpu.get_capabilities())",
+        gain_ns=round(found.part * found.model_ns / 2),
+        evidence={"flops": found.flops, "share": round(found.part, 4), "bound": MIN_SHARE, "steps": run.summary.steps},
     )
 
 
