@@ -33,7 +33,7 @@ def collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
     collected = len({step.step for step in outliers} & set(run.facts.collected or ()))
     in_others = max(run.facts.collections - collected, 0)
     others = max(run.summary.steps - len(outliers), 1)
-    if collected < CAUSE_SHARE * len(outliers) or 2 * in_others / others > collected / len(outliers):
+    if collected < max(CAUSE_SHARE * len(outliers), 1) or 2 * in_others / others > collected / len(outliers):
         return None
     why = (
         f"A full garbage collection ran in {collected} of the {len(outliers)} longest, and in {in_others} of "

@@ -174,6 +174,13 @@ def test_jitter_says_only_what_the_long_steps_show() -> None:
     assert f"No phase alone explains them: {parts}." in why(several, "jitter")
 
 
+def test_a_rhythm_with_none_of_its_steps_among_the_longest_leaves_the_others_judged() -> None:
+    """Eight others are longer by far, and only the eight longest steps are kept."""
+    long, longest = {**USUAL, "forward": 64.0, "step": 71.0}, {**USUAL, "step": 900.0}
+    steps = [long if at % 8 == 0 else longest if at % 17 == 0 else USUAL for at in range(1, 161)]
+    assert found(diagnose(evidence_of(*steps))) == ["unattributed"]
+
+
 def test_jitter_lists_steps_of_the_rhythm_that_it_names() -> None:
     """The machine made two others as long."""
     long = {**USUAL, "data": 15.1, "forward": 19.0, "optimizer": 15.5, "step": 56.0}
