@@ -31,10 +31,16 @@ MAX_INTERVAL_NS: Final = NS_PER_S
 """The largest mean time between two samples, where they cost much."""
 WRAPPERS: Final = {"_wrapped_call_impl", "_call_impl", "decorate_context", "wrapper", "inner", "_fn"}
 """Functions of torch and Python around one of the program, which a line calls for it."""
-SAMPLER: Final = os.path.join("torch", "utils", "data", "sampler.py")
-"""The end of the path of torch's samplers, which run in the main process whatever the number of workers is."""
-FETCHING: Final = (SAMPLER, os.path.join("_utils", "collate.py"), os.path.join("_utils", "fetch.py"))
+FETCHING: Final = (
+    os.path.join("torch", "utils", "data", "sampler.py"),
+    os.path.join("_utils", "collate.py"),
+    os.path.join("_utils", "fetch.py"),
+)
 """The ends of the paths of torch's code that makes a batch in the main process."""
+NEXT_INDEX: Final = (os.path.join("torch", "utils", "data", "dataloader.py"), "_next_index")
+"""The end of the path and the name of torch's function that asks the sampler, torch's or the program's."""
+OF_SAMPLER: Final = " of the sampler"
+"""The end of a function's name where a sampler runs it: in the main process, whatever the number of workers is."""
 SOON_S: Final = 1e-6
 """The shortest interval: a waiting thread interrupts running Python after some 60 µs."""
 
@@ -219,8 +225,8 @@ def sites_of(frame: FrameType | None) -> Sites:
     """Return the lines of the user's files, and the innermost line outside torch and the standard library.
 
     ``call`` is the function that a line was calling, as far as it is written in Python. Where the line is that of a
-    loop over a loader, the innermost one is that of torch's sampler or collation. Nothing is returned for autoprof's
-    own work.
+    loop over a loader, the innermost one is that of torch's sampler or collation. The functions that a sampler
+    runs have ``OF_SAMPLER`` behind their names. Nothing is returned for autoprof's own work.
     """
     users: list[Site] = []
     fetching: Site | None = None
@@ -238,6 +244,9 @@ def sites_of(frame: FrameType | None) -> Sites:
         if not part_of_line and owner != "autoprof":
             if owner == "base" and fetching is None and file.endswith(FETCHING):
                 fetching = Site(file, line, code.co_name, call)
+            if code.co_name == NEXT_INDEX[1] and file.endswith(NEXT_INDEX[0]):
+                users = [_of_sampler(user) for user in users]
+                inner, fetching = inner and _of_sampler(inner), fetching and _of_sampler(fetching)
             if owner == "user" or (owner == "library" and inner is None):
                 site = Site(file, line, code.co_name, call)
                 inner = inner or (site if call != "__next__" else fetching or site)
@@ -248,6 +257,10 @@ def sites_of(frame: FrameType | None) -> Sites:
             if owner != "base" or code.co_name not in WRAPPERS:
                 call = code.co_name
     return tuple(users), inner
+
+
+def _of_sampler(site: Site) -> Site:
+    return site._replace(function=site.function + OF_SAMPLER)
 
 
 def _make(context: ProbeContext) -> StackProbe:

@@ -129,6 +129,35 @@ def test_the_line_of_a_loop_over_a_loader_is_that_of_the_sampler(monkeypatch: py
     ((user, *_), inner), *_ = found
     assert inner is not None
     assert (os.path.basename(user.file), os.path.basename(inner.file)) == (HERE, "sampler.py")
+    assert inner.function == "__iter__ of the sampler"
+
+
+class ByLength(torch.utils.data.Sampler[int]):
+    """A sampler of a program, which draws in a function of its own."""
+
+    def __init__(self, found: list[stacks.Sites]) -> None:
+        self.found = found
+
+    def draw(self) -> int:
+        """Note the stack."""
+        self.found.append(sites_of(sys._getframe(0)))
+        return 0
+
+    def __iter__(self) -> Iterator[int]:
+        yield self.draw()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_functions_of_a_sampler_are_called_so(workers: int) -> None:
+    """Also where workers load the batches: it runs in the main process."""
+    found: list[stacks.Sites] = []
+    for _ in torch.utils.data.DataLoader([0, 1], sampler=ByLength(found), num_workers=workers):
+        pass
+    ((users, inner),) = found
+    functions = [user.function for user in users[:3]]
+    assert functions[:2] == ["draw of the sampler", "__iter__ of the sampler"]
+    assert functions[2] == "test_the_functions_of_a_sampler_are_called_so"
+    assert inner == users[0]
 
 
 def table_of(*counts: int) -> StackTable:
@@ -252,12 +281,31 @@ def test_a_wait_for_data_names_the_line_of_the_dataset() -> None:
     assert "data.py:12 augment, 60.0 %" in finding.why
 
 
+def advice_of(*lines: CallSite, **loader: int) -> str:
+    """Return the advice on a wait for data with these lines."""
+    count, ns = sum(line.count for line in lines), sum(line.ns for line in lines)
+    facts = RunFacts(stacks={"data data": StackTable(count, ns, lines)})
+    step: dict[str, float] = {"data": 60, "forward": 30}
+    finding = finding_of(diagnose(evidence_of(step, repeat=20, facts=facts, loader=loader)), "data-wait")
+    return str(finding.next)
+
+
 def test_a_sampler_is_not_made_faster_by_workers() -> None:
-    """It runs in the main process."""
-    lines = (CallSite("/lib/torch/utils/data/sampler.py", 12, "__iter__", "", "", 40, 400 * MS),)
-    facts = RunFacts(stacks={"data data": StackTable(40, 400 * MS, lines)})
-    finding = finding_of(diagnose(evidence_of({"data": 60, "forward": 30}, repeat=20, facts=facts)), "data-wait")
-    assert finding.next.startswith("the sampler draws in the main process")
+    """It runs in the main process; four tenths of the wait are enough."""
+    lines = (
+        CallSite("data.py", 20, "pad", "pad_sequence", "", 60, 600 * MS),
+        CallSite("data.py", 12, "__iter__ of the sampler", "", "", 40, 400 * MS),
+    )
+    assert advice_of(*lines).startswith("the sampler draws in the main process")
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"), [("deform", "this code runs in the main process"), ("__next__", "let the loader work ahead")]
+)
+def test_code_of_the_main_process_is_not_made_faster_by_more_workers(call: str, advice: str) -> None:
+    """A generator around the loader, and the wait for the workers."""
+    line = CallSite("data.py", 12, "deformed", call, "", 40, 400 * MS)
+    assert advice_of(line, workers=2, fetches=20, unready=20).startswith(advice)
 
 
 def test_the_line_of_the_loop_is_not_named_for_its_data(probe: StackProbe, clock: FakeClock) -> None:

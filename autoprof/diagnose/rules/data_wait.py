@@ -13,9 +13,9 @@ from typing import Final
 from ...base.frame import Phase
 from ...base.summary import Finding
 from ...base.units import count, format_ms
-from ...probes.stacks import SAMPLER
+from ...probes.stacks import OF_SAMPLER
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
-from .._bounds import MOST
+from .._bounds import GOOD_PART, MOST
 
 _CHEAPER: Final = (
     "or make each sample cheaper (decode and crop once, store the result); where samples are tiny, a dataset with "
@@ -33,8 +33,12 @@ _MAKE_ONCE: Final = (
     "processes again"
 )
 _SAMPLE_LESS: Final = (
-    "the sampler draws in the main process, and workers do not make it faster: draw the indices once for several "
-    "epochs, or as many as an epoch uses (num_samples=)"
+    "the sampler draws in the main process, and workers do not make it faster: draw the indices once for an epoch or "
+    "several, not for each batch, and only as many as are used (num_samples=)"
+)
+_MOVE_TO_WORKERS: Final = (
+    "this code runs in the main process, where more workers do not make it faster: move it into the dataset or "
+    "collate_fn, which the workers run"
 )
 _KEEP_WORKERS: Final = "set persistent_workers=True: the workers are then started once, not in each epoch"
 _OPEN_AHEAD: Final = (
@@ -65,8 +69,13 @@ def judge(run: Evidence) -> Finding | None:
         advice = _KEEP_WORKERS
     if loader.get("starts", 0) >= MOST * max(loader.get("fetches", 0), 1):
         advice = _MAKE_ONCE
-    if table is not None and table.named and table.named[0].file.endswith(SAMPLER):
+    shares = [] if table is None else [(line, table.share(line)) for line in table.named]
+    if sum(share for line, share in shares if line.function.endswith(OF_SAMPLER)) >= GOOD_PART:
         advice = _SAMPLE_LESS
+    elif advice == _LOAD_AHEAD and loader.get("workers"):
+        # A line that asks the loader waits for the workers.
+        beside = sum(share for line, share in shares if line.call not in ("__next__", "__iter__"))
+        advice = _MOVE_TO_WORKERS if beside >= GOOD_PART else advice
     return found.finding(
         f"{who} waits {found} for its batch{describe_longest(run, rows)}{_describe_prefetch(loader)}{lines}"
         f"{describe_restarts(run)}",
