@@ -349,10 +349,10 @@ def test_micro_batches_so_small_that_launching_takes_most_of_their_time_are_name
     assert not named or finding.next.startswith("fewer, larger micro-batches")
 
 
-@pytest.mark.parametrize(("shortest_ms", "named"), [(2.0, True), (8.0, False)])
-def test_beside_other_processes_the_shortest_step_shows_how_long_a_call_takes(shortest_ms: float, named: bool) -> None:
-    """100 modules take 80 µs each in most steps, also while the thread has a processor: its caches are cold."""
-    finding = small_modules(shortest_ms, *[12.0] * 19, leaves=100, waiting=0.33)
+@pytest.mark.parametrize(("usual_ms", "shortest_ms", "named"), [(4.8, 2.0, True), (4.8, 4.0, False), (8.0, 2.0, False)])
+def test_the_shortest_step_shows_how_long_a_call_takes(usual_ms: float, shortest_ms: float, named: bool) -> None:
+    """Other programs make most steps longer, up to twice; a step that is shorter still had less to do."""
+    finding = small_modules(shortest_ms, *[usual_ms] * 19, leaves=100)
     assert (finding is not None) is named
 
 

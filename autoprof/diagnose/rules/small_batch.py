@@ -3,8 +3,8 @@
 Finds, above a bound:
 
 - on the CPU: calling the model's modules without children takes most of their time: 30 µs or less each for forward
-  and backward, twice that where FLOPs show little arithmetic; twice that again in a loop of 8 calls or more; or 8
-  micro-batches whose operators are launched for most of the time; half of the step, 0.8 processors in use.
+  and backward, twice that where FLOPs show little arithmetic; twice that again in a loop of 8 calls or more; or such a
+  loop, or 8 micro-batches, whose operators are launched for most of the time; half of the step, 0.8 processors in use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...base.frame import Phase
 from ...base.summary import Finding, Row
 from ...base.units import format_ms, format_ns, format_percent
 from .. import Evidence, Experiment, Rule, abstain
-from .._bounds import MANY, MARGIN, MOST, NEARLY_ALL
+from .._bounds import LONG_STEP, MANY, MARGIN, MOST, NEARLY_ALL
 from .._contention import contention
 
 MAX_CALL_NS: Final = 30_000
@@ -37,9 +37,9 @@ def judge(run: Evidence) -> Finding | None:
     model_calls = max(_model_calls(rows), float(micro_steps))
     calls = max(leaves * model_calls, _leaf_calls(run))
     waited = used.waiting or 0.0  # a call took that much less processor time, over many steps
-    model_ns = (1 - waited) * sum(run.row_time(row).middle for row in rows)
-    if used.by_others:  # they make a call longer by more than its waits, and the shortest step the least
-        model_ns = min(model_ns, sum(row.min_ns for row in rows))
+    median_ns = (1 - waited) * sum(run.row_time(row).middle for row in rows)
+    # Other programs on the processor's cores make a call longer, up to twice, and the shortest step the least.
+    model_ns = min(median_ns, max(sum(row.min_ns for row in rows), median_ns / LONG_STEP))
     # The rows of recorded steps include the cost of recording them; a step that is not recorded is that much shorter.
     unrecorded = min(summary.run_mean_ns / max(summary.step_mean_ns, 1), 1.0)
     each_ns = unrecorded * model_ns / max(calls, 1)
@@ -62,7 +62,7 @@ def judge(run: Evidence) -> Finding | None:
     # Where so little was computed, a longer call is no sign of arithmetic, but of further operations around it; so it
     # is in a loop.
     bound_ns = MAX_CALL_NS * (2 if 0 < flops_per_s <= MAX_FLOPS_PER_S else 1) * (2 if loops else 1)
-    if each_ns > bound_ns * (1 - MARGIN) and not (in_pieces and launched):
+    if each_ns > bound_ns * (1 - MARGIN) and not (loops and launched):
         return None
     pieces = f"; the whole model is called {model_calls:.0f} times a step" if in_pieces else ""
     larger = "a larger batch takes nearly the same time"
