@@ -15,7 +15,7 @@ budget, or 50 ms. Each part keeps a third of its own. Work that has begun is fin
 | footprint | 0.02 | 1 ms | counts of the bytes of parameters, gradients and optimizer state | a count waits |
 | flops | 0.03 | – | counts of the model's operators | a count waits, or stops; the report says so |
 | figures | 0.01 | – | ``memory.png`` | it is not drawn; ``autoprof show`` draws it |
-| end | 0.01 | 550 ms | the last counts, verdict and reports | only half a second of counts is left |
+| end | 0.01 | 2,050 ms | the last counts, verdict and reports | only two seconds of counts are left |
 
 The last four are done once, or a few times: beside their ``first`` they may spend all that the others have left. The
 others keep to their shares.
@@ -81,7 +81,7 @@ TABLE: Final = {
     Part.FOOTPRINT: Share(0.02, 1 * NS_PER_MS, once=True),
     Part.FLOPS: Share(0.03, once=True),
     Part.FIGURES: Share(0.01, once=True),
-    Part.END: Share(0.01, 550 * NS_PER_MS, once=True),  # a person who waits for the report does not notice it
+    Part.END: Share(0.01, 2050 * NS_PER_MS, once=True),  # a person waits two seconds for the report once
 }
 """The parts of the budget. The shares sum to 1."""
 MOST_NS: Final = 50 * NS_PER_MS
