@@ -264,6 +264,7 @@ HIGHER_ORDER: Final = "the step computes gradients of gradients"
 class Work:
     """Floating-point operations of one step, by phase; without a figure there is a ``reason``.
 
+    With a ``reason``, ``rows`` has the forward alone, if that was counted to its end.
     ``flops_per_s`` is forward and backward over the step's time. ``no_peak`` is the reason why there is no MFU and HFU.
     """
 
@@ -277,6 +278,8 @@ class Work:
     """The device whose peak it is, by its exact name and form."""
     notes: tuple[str, ...] = ()
     rows: tuple[WorkRow, ...] = ()
+    members: tuple[WorkRow, ...] = ()
+    """The slowest module of each row that several share, by its fqn, without rates."""
     kinds: tuple[WorkKind, ...] = ()
     attention: tuple[UnfusedAttention, ...] = ()
 

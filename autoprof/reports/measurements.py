@@ -88,7 +88,7 @@ def work_sentence(work: Work) -> str:
 def work_table(work: Work | None, width: int) -> list[str]:
     """Return the operations of each name in one step, with the shares of the peak; most operations first."""
     most = 16
-    counted = [] if work is None else [row for row in work.rows if any(row.flops.values())]
+    counted = [] if work is None or work.reason else [row for row in work.rows if any(row.flops.values())]
     if not counted:
         return []
     rows = sorted(counted, key=lambda row: (-sum(row.flops.values()), row.name))

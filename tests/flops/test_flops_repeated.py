@@ -11,6 +11,7 @@ from flops_models import call_of, counted
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from autoprof.base.frame import Phase
 from autoprof.probes.metrics.flops import TOO_LONG, count_call
 from autoprof.probes.metrics.flops.count import count_once
 
@@ -152,6 +153,17 @@ def test_a_count_that_may_not_go_on_stops_at_the_next_operator() -> None:
     count = count_call(model, replace(call_of(model, torch.ones(3, 8))), goes_on)
     assert count.reason == TOO_LONG
     assert len(asked) < 15
+
+
+def test_a_count_that_is_stopped_in_the_backward_has_the_whole_forward() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Softplus())
+    call, asked = call_of(model, torch.ones(3, 8)), list[int]()
+    whole = count_call(model, call, lambda: not asked.append(1))
+    left = iter([True] * (len(asked) - 1))
+    count = count_call(model, call, lambda: next(left, False))
+    assert (count.reason, count.flops()) == (TOO_LONG, None)
+    for part, number in whole.operators.items():
+        assert part[1] is not Phase.FORWARD or count.operators[part] == number
 
 
 def test_layers_alike_have_rows_of_their_own() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from weakref import ref
@@ -91,6 +91,8 @@ class FlopMeter:
         """Why there is no figure."""
         self._shapes: list[ModelCall] = []
         self._counts: dict[CountedCall, FlopCount] = {}
+        self._forwards: dict[CountedCall, FlopCount] = {}
+        """Of the counts that were stopped in the backward."""
         self._mean: tuple[dict[tuple[CountedCall, ...], int], FlopCount, Parts] | None = None
         """The FLOPs of a mean step, and the steps of which it is the mean."""
 
@@ -125,6 +127,8 @@ class FlopMeter:
         took_ns = allowance.spent_ns - spent_ns
         if count.reason == TOO_LONG:
             self._next_ns = MORE * took_ns
+            if count.operators:
+                self._forwards[call] = replace(count, reason=None)
             return
         self._counts[call] = count
         self._next_ns = took_ns
@@ -160,8 +164,18 @@ class FlopMeter:
         if self._reasons:
             return Work(reason="; ".join(sorted(self._reasons)))
         if any(call not in self._counts for sequence in self._steps for call in sequence):
-            return Work(reason=DROPPED if model is None else POSTPONED)
+            return Work(reason=DROPPED if model is None else POSTPONED, rows=tuple(self._forward_rows()))
         return self._work(summary)
+
+    def _forward_rows(self) -> Iterator[WorkRow]:
+        """Yield the work of the forward, where that is known of each call."""
+        counts, whole = {**self._forwards, **self._counts}, sum(self._steps.values())
+        if all(call in counts for sequence in self._steps for call in sequence):
+            mean = weighted_sum((counts[call], n / whole) for sequence, n in self._steps.items() for call in sequence)
+            for name, part in _parts(mean, self._names).items() if mean.reason is None else ():
+                known = (_by_phase(part), _counts_by_phase(part.moved), _counts_by_phase(part.operators))
+                flops, moved, operators = ({"forward": by.get("forward", 0)} for by in known)
+                yield WorkRow(name, flops, moved=moved, operators=operators)
 
     def _work(self, summary: Summary) -> Work:
         mean, parts = self._mean_step()
@@ -181,6 +195,7 @@ class FlopMeter:
             peak=None if device.peak is None else f"{device.name}{form}",
             notes=mean.notes,
             rows=tuple(_rows(summary, parts, device)),
+            members=tuple(_members(summary, mean)),
             kinds=tuple(_kinds(mean, device)),
             attention=tuple(_attention(mean)),
         )
@@ -218,6 +233,14 @@ def _rows(
             _counts_by_phase(work.moved),
             _counts_by_phase(work.operators),
         )
+
+
+def _members(summary: Summary, work: FlopCount) -> Iterable[WorkRow]:
+    """Yield the work of the slowest module of each shared row, with all inside it."""
+    slowest = {row.slowest.fqn for row in summary.rows if row.slowest is not None}
+    for fqn, part in _parts(work, {fqn: (fqn,) for fqn in sorted(slowest)}).items():
+        moved, operators = _counts_by_phase(part.moved), _counts_by_phase(part.operators)
+        yield WorkRow(fqn, _by_phase(part), moved=moved, operators=operators)
 
 
 def _kinds(work: FlopCount, device: DevicePeak) -> Iterable[WorkKind]:

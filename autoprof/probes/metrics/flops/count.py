@@ -72,15 +72,17 @@ def count_once(
     except BaseException as error:  # a forward may raise SystemExit
         if raised_by_handler(error):
             raise
-        notes, whole, reason = (), CountTable(), _reason(error, counter)
+        notes, reason = (), _reason(error, counter)
+        whole = counter.whole.total() if counter.has_forward else CountTable()
+        whole = CountTable() if whole.uncounted else whole
     counter.failure = None  # its traceback holds tensors; a checkpoint also ends a recompute by an exception
     leak = counter.find_leak()
     reason = TOO_LONG if counter.stopped else leak or reason
     is_sound = counter.stopped or not counter.repeats or (not reason and counter.are_repeats_sound)
-    if reason:
+    if reason and not counter.has_forward:
         return FlopCount(reason=reason, notes=notes), is_sound
     tables = dict(whole.rows), dict(whole.moved), dict(whole.operators), dict(whole.attention)
-    return FlopCount(*tables, notes=notes), is_sound
+    return FlopCount(*tables, reason=reason or None, notes=notes), is_sound
 
 
 def _count(

@@ -46,7 +46,8 @@ class FlopKey(NamedTuple):
 class FlopCount:
     """Floating-point operations (a multiplication and an addition are two), each at its innermost module.
 
-    With a ``reason`` there is no figure: ``rows`` is empty and every total is None.
+    With a ``reason`` there is no figure: ``rows`` is empty and every total is None. A count that was stopped in the
+    backward has the rows of the whole forward.
     """
 
     rows: Mapping[FlopKey, int] = field(default_factory=dict)

@@ -48,6 +48,8 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.stopped = False
         """Whether the count was stopped; the model may catch the exception."""
+        self.has_forward = False
+        """Whether all of the forward was counted when the count was stopped."""
         self._goes_on = goes_on
         self.whole = CountTable()
         """The operations of the call; those of repeated calls inside have tables of their own."""
@@ -123,7 +125,7 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._is_unseen:
             return func(*args, **(kwargs or {}))
         if not self._goes_on():  # a loop over time has thousands of operators in a few modules
-            self.stopped = True
+            self.stopped, self.has_forward = True, self.in_backward
             raise Uncountable(TOO_LONG)
         kwargs = kwargs or {}
         packet, namespace = func._overloadpacket, func.namespace
