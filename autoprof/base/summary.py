@@ -256,6 +256,8 @@ class UnfusedAttention:
     by_sdpa: bool
 
 
+POSTPONED: Final = "FLOPs are counted when the run is long enough for the budget, or at its end if that is quick"
+"""The reason of work that is still to be counted."""
 HIGHER_ORDER: Final = "the step computes gradients of gradients"
 """The reason for which the work of a step is not counted, where a backward pass records a graph of its own."""
 

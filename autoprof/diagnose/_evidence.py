@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -52,6 +52,11 @@ class RowWork(NamedTuple):
 NO_WORK: Final = RowWork(0.0, 0.0, 0.0)
 
 
+def members(row: Row) -> int:
+    """Return how many modules share a row, ``layers.*`` or ``0-5``, by the calls of a step; 1 for a row of its own."""
+    return max(round(row.calls / max(row.steps, 1)), 1) if SHARED_NAME.search(row.name) else 1
+
+
 class RowCost(NamedTuple):
     """The own time of a row in a mean step, and the times that explain it; ``work`` is None where it is not counted."""
 
@@ -59,6 +64,10 @@ class RowCost(NamedTuple):
     ns: float
     arithmetic_ns: float = 0.0
     launch_ns: float = 0.0
+    operators: float = 0.0
+    """Those that are launched; without ``work`` the nodes of autograd that its calls make, which are fewer."""
+    is_code: bool = True
+    """Whether code of the program runs in it; one of torch's own modules, as ``nn.GRU``, has no loop in Python."""
     beyond_backward_ns: float = 0.0
     """The own time of a forward by which it takes longer than its backward, which has as much arithmetic at least."""
     work: RowWork | None = None
@@ -70,9 +79,9 @@ class RowCost(NamedTuple):
 
     @property
     def pieces_ns(self) -> float:
-        """The whole time, of a row of so many operators that launching them takes most of it."""
-        is_launched = self.work is not None and self.work.operators >= MANY_OPERATORS and 2 * self.launch_ns >= self.ns
-        return self.ns if is_launched else 0.0
+        """The time beyond its arithmetic, of modules of so many operators each that launching them takes most of it."""
+        is_loop = self.is_code and self.operators >= MANY_OPERATORS * members(self.row)
+        return max(self.ns - self.arithmetic_ns, 0.0) if is_loop and 2 * self.launch_ns >= self.ns else 0.0
 
     @property
     def beyond_work_ns(self) -> float:
@@ -82,8 +91,8 @@ class RowCost(NamedTuple):
 
     @property
     def unexplained_ns(self) -> float:
-        """The time that neither the work nor the backward explains."""
-        return max(self.beyond_work_ns, self.beyond_backward_ns)
+        """The time that neither the work nor the backward explains: launching the operators of a loop is no work."""
+        return max(self.beyond_work_ns, self.beyond_backward_ns, self.pieces_ns)
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,15 @@ class Evidence:
     def size(self, fqn: str | None) -> ModuleSize | None:
         """Return the class and the sizes of a recorded module; None where no call of it was seen."""
         return None if fqn is None else self.facts.sizes.get(fqn)
+
+    def whole_work(self, name: str, phases: Iterable[Phase]) -> RowWork | None:
+        """Return the work of a name, or of the slowest module of a row, with all inside; None where not counted."""
+        counted = self.summary.work
+        found = () if counted is None or counted.reason is not None else (*counted.rows, *counted.members)
+        work = next((one for one in found if one.name == name), None)
+        if work is None:
+            return None
+        return RowWork(*(sum(by.get(one, 0) for one in phases) for by in (work.flops, work.moved, work.operators)))
 
     def self_time(self, rows: list[Row]) -> Interval:
         """Return the sum of the rows' self times in each step, in nanoseconds."""

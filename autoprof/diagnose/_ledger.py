@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
-from ..base.frame import TRAINING_LANE, Phase
+from ..base.frame import MODULE_PHASES, TRAINING_LANE, Phase
 from ..base.summary import LedgerEntry, Row, State
 from ._contention import contention
 from ._evidence import Evidence, RowCost, RowWork
@@ -32,8 +32,9 @@ WAITING: Final = {Phase.DATA, Phase.H2D, Phase.COMM}
 def row_works(run: Evidence) -> dict[tuple[str, Phase], RowWork]:
     """Return the work of each name in each phase outside of the names in it; empty where it is not counted."""
     counted = run.summary.work
-    if counted is None or counted.reason is not None:
+    if counted is None:
         return {}
+    phases = MODULE_PHASES if counted.reason is None else (Phase.FORWARD,)
     rows = {row.name: row for row in counted.rows}
     inside: dict[str | None, set[str]] = defaultdict(set)
     for one in _module_rows(run):
@@ -48,7 +49,7 @@ def row_works(run: Evidence) -> dict[tuple[str, Phase], RowWork]:
     return {
         (row.name, row.phase): RowWork(*(own(counts, row.name, row.phase) for counts in (flops, moved, operators)))
         for row in _module_rows(run)
-        if row.name in rows
+        if row.name in rows and row.phase in phases
     }
 
 
@@ -60,39 +61,90 @@ def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
     machine is slow.
     """
     works, steps, running = row_works(run), max(run.summary.steps, 1), _running(run)
-    times, beyond = DEVICE_TIMES if run.summary.clock == "device" else 1.0, _beyond_backward(run)
+    code, nodes = _own_code(run), _own_nodes(run)
+    beyond = _beyond_backward(run, code)
     found = {}
     for row in _module_rows(run):
         cost = RowCost(row, row.self_ns / steps * running, beyond_backward_ns=beyond.get(row, 0) / steps * running)
         work = works.get((row.name, row.phase))
-        if work is not None:
-            arithmetic_ns = work.flops / (SLOWEST_FLOPS_PER_NS * times) + work.moved / (SLOWEST_BYTES_PER_NS * times)
-            cost = cost._replace(arithmetic_ns=arithmetic_ns, launch_ns=work.operators * OPERATOR_NS, work=work)
-        found[row.name, row.phase] = cost
+        operators = nodes.get(row, 0.0) if work is None else work.operators
+        arithmetic_ns = 0.0 if work is None else arithmetic_time(run, work)
+        launch_ns = operators * OPERATOR_NS
+        found[row.name, row.phase] = cost._replace(
+            arithmetic_ns=arithmetic_ns,
+            launch_ns=launch_ns,
+            operators=operators,
+            is_code=row.name in code,
+            work=work,
+        )
     costs = [cost for cost in found.values() if cost.work is not None]
     for cost in costs:
         if cost.beyond_work_ns >= MIN_CANDIDATE * run.summary.step_mean_ns:
-            slower = max(_usual_times([other for other in costs if other.row.name != cost.row.name]), 1.0)
+            slower = max(_usual_times([other for other in costs if _is_measure(run, other, cost)]), 1.0)
             found[cost.row.name, cost.row.phase] = cost._replace(
                 arithmetic_ns=cost.arithmetic_ns * slower, launch_ns=cost.launch_ns * slower
             )
     return found
 
 
-def _beyond_backward(run: Evidence) -> dict[Row, int]:
-    """Return the own time by which forwards take longer than their backwards, of modules with code of the program.
+def arithmetic_time(run: Evidence, work: RowWork) -> float:
+    """Return the nanoseconds that the FLOPs and bytes of some work take at the slowest rates."""
+    times = DEVICE_TIMES if run.summary.clock == "device" else 1.0
+    return (work.flops / SLOWEST_FLOPS_PER_NS + work.moved / SLOWEST_BYTES_PER_NS) / times
 
-    Of torch's own classes only those that hold others are such: a pool does nothing but its operator.
+
+def work_times(run: Evidence, work: RowWork | None, usual: RowWork | None) -> float | None:
+    """Return how many times as long as the ``usual`` work another takes by its FLOPs and bytes; None if not counted.
+
+    More operators do not explain it: where they compute no more, they are those of a loop.
     """
-    forward, backward = (run.rows.get(phase, []) for phase in (Phase.FORWARD, Phase.BACKWARD))
-    holding, back_ns = {row.parent for row in forward}, {row.name: row.total_ns for row in backward}
-    found = {}
-    for row in forward:
+    if work is None or usual is None:
+        return None
+    explained_ns = arithmetic_time(run, usual) + usual.operators * OPERATOR_NS
+    return 1 + max(arithmetic_time(run, work) - arithmetic_time(run, usual), 0.0) / max(explained_ns, OPERATOR_NS)
+
+
+def _own_nodes(run: Evidence) -> dict[Row, float]:
+    """Return how many nodes of autograd the calls of each row make in a step, without those of the rows in it."""
+
+    def made(row: Row) -> float:
         size = run.size(row.fqn)
-        is_code = row.name in holding or (size is not None and not size.kind.startswith("torch."))
-        if is_code and row.name in back_ns:
-            found[row] = max(min(row.self_ns, row.total_ns - back_ns[row.name]), 0)
+        return 0.0 if size is None else size.nodes * row.calls / max(run.summary.steps, 1)
+
+    inner: dict[tuple[str | None, Phase], float] = defaultdict(float)
+    for row in _module_rows(run):
+        inner[row.parent, row.phase] += made(row)
+    return {row: max(made(row) - inner[row.name, row.phase], 0.0) for row in _module_rows(run)}
+
+
+def _is_measure(run: Evidence, other: RowCost, cost: RowCost) -> bool:
+    """Return whether the rate of another row shows what the work of this one should take: hooks are not counted."""
+    size = run.size(other.row.fqn)
+    is_hooked = other.row.phase is Phase.FORWARD and size is not None and bool(size.hook)
+    return other.row.name != cost.row.name and not is_hooked
+
+
+def _own_code(run: Evidence) -> set[str]:
+    """Return the names of modules in which code of the program runs.
+
+    Of torch's own classes only those that hold others, or have hooks, are such: a pool does nothing but its operator.
+    """
+    holding, found = {row.parent for row in run.rows.get(Phase.FORWARD, [])}, set()
+    for row in _module_rows(run):
+        size = run.size(row.fqn)
+        if row.name in holding or (size is not None and (size.hook or not size.kind.startswith("torch."))):
+            found.add(row.name)
     return found
+
+
+def _beyond_backward(run: Evidence, code: Container[str]) -> dict[Row, int]:
+    """Return the own time by which forwards take longer than their backwards, of modules with ``code``."""
+    back_ns = {row.name: row.total_ns for row in run.rows.get(Phase.BACKWARD, [])}
+    return {
+        row: max(min(row.self_ns, row.total_ns - back_ns[row.name]), 0)
+        for row in run.rows.get(Phase.FORWARD, [])
+        if row.name in code and row.name in back_ns
+    }
 
 
 def _running(run: Evidence) -> float:

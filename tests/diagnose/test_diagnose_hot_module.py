@@ -10,10 +10,14 @@ from evidence_builders import MS, finding_of
 
 from autoprof.base.frame import Phase, Span
 from autoprof.base.stats import Aggregate
-from autoprof.base.summary import MemoryRow, Summary, Work, WorkRow
+from autoprof.base.summary import POSTPONED, MemoryRow, Summary, Work, WorkRow
+from autoprof.capture.hooks.sizes import ModuleSize
 from autoprof.diagnose import EvidenceCollector, RunFacts, StackTable, diagnose
 from autoprof.diagnose._calls import CallSite
 from autoprof.testing import make_frame
+
+MFLOP = 1_000_000
+UNCOUNTED = Work(reason="a shape depends on values")
 
 
 def run(
@@ -23,8 +27,16 @@ def run(
     bytes_of: dict[str, int] | None = None,
     work: Work | None = None,
     name: str | None = None,
+    facts: RunFacts | None = None,
 ) -> Summary:
-    """Diagnose steps in which modules take so many milliseconds one after the other; ``name`` is the row they share."""
+    """Diagnose steps in which modules take so many milliseconds one after the other; ``name`` is the row they share.
+
+    Without ``work`` each of them has one operator.
+    """
+    if work is None:
+        rows = [WorkRow(fqn, {}, operators={"forward": 1}) for fqn in modules]
+        shared = WorkRow(name or "", {}, operators={"forward": len(modules)})
+        work = Work(rows=(shared, WorkRow("head", {})) if name else tuple(rows), members=tuple(rows))
     draw, aggregate, collector = random.Random(3), Aggregate(), EvidenceCollector()
     for number in range(1, 41):
         spans, at = [], 0
@@ -38,7 +50,7 @@ def run(
         aggregate.add(frame)
         collector.add(frame)
     held = tuple(MemoryRow(name, parameter_bytes=count) for name, count in (bytes_of or {}).items())
-    return diagnose(collector.evidence(replace(aggregate.summary(), memory_table=held, work=work), RunFacts()))
+    return diagnose(collector.evidence(replace(aggregate.summary(), memory_table=held, work=work), facts or RunFacts()))
 
 
 def work_of(**flops: int) -> Work:
@@ -64,16 +76,118 @@ def test_a_block_that_shares_its_row_is_compared_with_the_others_of_the_row() ->
     assert finding.gain_ns == pytest.approx(30 * MS, rel=0.05)
 
 
+@pytest.mark.parametrize(("flops", "named"), [(5 * MFLOP, True), (200 * MFLOP, False)])
+def test_a_block_is_compared_with_its_siblings_by_the_time_that_its_work_explains(flops: int, named: bool) -> None:
+    """Attention over the whole sequence in one block of four, and over windows in the others, by design."""
+    work = work_of(**{"h.0": 5 * MFLOP, "h.1": flops, "h.2": 5 * MFLOP, "h.3": 5 * MFLOP, "head": 400 * MFLOP})
+    blocks = {"h.0": 10, "h.1": 90, "h.2": 10, "h.3": 10, "head": 100}
+    assert (finding_of(run(blocks, work=work), "hot-module") is not None) is named
+
+
+@pytest.mark.parametrize(("flops", "named"), [(5 * MFLOP, True), (200 * MFLOP, False)])
+def test_a_block_that_shares_its_row_is_compared_by_its_own_work(flops: int, named: bool) -> None:
+    work = work_of(**{"h.*": 15 * MFLOP + flops, "head": MFLOP})
+    work = replace(work, members=(WorkRow("h.1", {"forward": flops}),))
+    blocks = {"h.0": 10, "h.1": 90, "h.2": 10, "h.3": 10}
+    finding = finding_of(run(blocks, work=work, name="h.*"), "hot-module")
+    assert (finding is not None and "h.1 takes 9.0 x" in finding.why) is named
+
+
+@pytest.mark.parametrize(("kind", "named"), [("train.Pool", True), ("torch.nn.modules.activation.ReLU", False)])
+def test_a_layer_without_parameters_has_siblings_of_its_class_alone(kind: str, named: bool) -> None:
+    """Twelve times as long as layers of the same FLOPs: a pool beside activations may be that."""
+    names = [f"{number}" for number in range(5)]
+    sizes = {name: ModuleSize("train.Pool" if name == "1" else kind, 100) for name in names}
+    times = {name: 60.0 if name == "1" else 5.0 for name in names}
+    summary = run(times, work=work_of(**dict.fromkeys(names, 84 * MFLOP)), facts=RunFacts(sizes=sizes))
+    assert (finding_of(summary, "hot-module") is not None) is named
+
+
+def test_a_block_whose_work_is_still_to_be_counted_is_not_accused_for_its_siblings() -> None:
+    """The report says what is missing."""
+    blocks = {"h.0": 10, "h.1": 90, "h.2": 10, "h.3": 10}
+    finding = finding_of(run(blocks, work=Work(reason=POSTPONED)), "hot-module")
+    assert finding.severity == "info"
+    assert finding.why.startswith("missing: the FLOPs of h.1, which takes 9.0 x as long as its siblings")
+
+
+def test_a_block_whose_work_cannot_be_counted_is_compared_by_the_sizes_of_its_tensors() -> None:
+    """The finding says so: attention over windows passes the same tensors as attention over all."""
+    blocks = {"h.0": 10, "h.1": 90, "h.2": 10, "h.3": 10}
+    finding = finding_of(run(blocks, work=UNCOUNTED), "hot-module")
+    assert "same structure, as far as their tensors show: their work cannot be counted" in finding.why
+    sizes = {fqn: ModuleSize("train.Block", 400 if fqn == "h.1" else 100) for fqn in blocks}
+    assert finding_of(run(blocks, work=UNCOUNTED, facts=RunFacts(sizes=sizes)), "hot-module") is None
+
+
+def test_more_operators_do_not_explain_a_longer_block() -> None:
+    """It goes through the tokens one by one: the same FLOPs in fifty times as many operators."""
+    blocks = {"h.0": 10, "h.1": 40, "h.2": 10, "h.3": 10}
+    rows = (WorkRow(name, {"forward": MFLOP}, operators={"forward": 500 if name == "h.1" else 10}) for name in blocks)
+    finding = finding_of(run(blocks, work=Work(flops={"forward": 4 * MFLOP}, rows=tuple(rows))), "hot-module")
+    assert (finding.name, finding.evidence["siblings"]) == ("h.1", 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "named"),
+    [("train.Readout", 2000, True), ("train.Readout", 60, False), ("torch.nn.modules.rnn.GRU", 2000, False)],
+)
+def test_a_loop_over_operators_is_found_where_the_work_is_not_counted(kind: str, nodes: int, named: bool) -> None:
+    """A readout that selects the nodes of each graph by a mask has shapes that depend on values; a GRU loops in C."""
+    facts = RunFacts(sizes={"readout": ModuleSize(kind, 100, nodes=nodes)})
+    summary = run({"readout": 50, "layer": 50}, facts=facts, work=UNCOUNTED)
+    finding = finding_of(summary, "hot-module")
+    assert (finding is not None) is named
+    if finding is not None:
+        assert (finding.name, finding.gain_ns) == ("readout", pytest.approx(25 * MS, rel=0.02))
+        assert "it launches at least 2000 small operators" in finding.why
+        assert any(one.name == "readout" and one.state == "unexplained" for one in summary.ledger)
+
+
+def test_the_operators_of_many_layers_are_no_loop() -> None:
+    """A hundred layers in one row, with twenty operators each."""
+    layers = {f"h.{at}": 1.0 for at in range(100)}
+    facts = RunFacts(sizes={fqn: ModuleSize("train.Layer", 100, nodes=20) for fqn in layers})
+    assert finding_of(run(layers, name="h.*", facts=facts, work=UNCOUNTED), "hot-module") is None
+
+
+@pytest.mark.parametrize(("hook", "named"), [("look (train.py:25)", True), ("", False)])
+def test_hooks_that_take_little_time_in_each_of_many_modules_are_found(hook: str, named: bool) -> None:
+    """Ten layers of torch take 10 ms forward and 2 backward each."""
+    names = [*"abcdefghij"]
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 41):
+        spans = [
+            Span(name, name, phase, None, (start + at * ms) * MS, ms * MS)
+            for phase, start, ms in ((Phase.FORWARD, 0, 10), (Phase.BACKWARD, 100, 2))
+            for at, name in enumerate(names)
+        ]
+        frame = make_frame(spans, step=number, duration_ns=120 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    facts = RunFacts(sizes={name: ModuleSize("torch.nn.modules.conv.Conv2d", 100, hook=hook) for name in names})
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "hot-module")
+    assert (finding is not None) is named
+    if finding is not None:
+        assert finding.gain_ns == 80 * MS
+        assert finding.why.startswith(
+            "10 modules with forward hooks, a first, take 80.0 ms (66.7 % of the step) longer"
+        )
+        assert "such a hook is look (train.py:25)" in finding.why
+
+
 def test_a_long_container_is_not_accused() -> None:
     """A transformer beside its embedding and its head: a container is the sum of its blocks."""
-    assert finding_of(run({"transformer": 87, "embedding": 3, "head": 10}), "hot-module") is None
+    times = {"transformer": 87, "embedding": 3, "head": 10}
+    assert finding_of(run(times, work=UNCOUNTED), "hot-module") is None
 
 
 def test_a_block_with_more_parameters_than_its_siblings_is_not_accused() -> None:
     """The stages of a pyramid have other widths."""
     sizes = {"stage.0": 100, "stage.1": 4000, "stage.2": 100, "stage.3": 100}
     times = {"stage.0": 10, "stage.1": 40, "stage.2": 10, "stage.3": 10}
-    assert finding_of(run(times, bytes_of=sizes), "hot-module") is None
+    work = work_of(**{name: ms * 4 * MFLOP for name, ms in times.items()})
+    assert finding_of(run(times, bytes_of=sizes, work=work), "hot-module") is None
 
 
 def test_siblings_that_vary_too_much_make_it_inconclusive() -> None:
@@ -129,6 +243,8 @@ def test_a_block_with_a_row_of_its_own_is_compared_with_those_that_share_one() -
         frame = make_frame(spans, step=number, duration_ns=30 * MS)
         aggregate.add(frame)
         collector.add(frame)
-    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), RunFacts())), "hot-module")
+    work = work_of(**{"h.*": 50 * MFLOP, "h.4": 10 * MFLOP})
+    evidence = collector.evidence(replace(aggregate.summary(), work=work), RunFacts())
+    finding = finding_of(diagnose(evidence), "hot-module")
     assert (finding.name, finding.evidence["siblings"]) == ("h.4", 5)
     assert finding.evidence["times"] == pytest.approx(15 / 2.4, abs=0.1)

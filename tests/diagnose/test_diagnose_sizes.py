@@ -1,4 +1,4 @@
-"""A module is long only against what the sizes of its tensors explain, and a step only against its inputs."""
+"""The first call of a module shows its hooks and operators, and a step is long only against its inputs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,7 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from autoprof.base.frame import Phase
 from autoprof.base.summary import Summary
+from autoprof.capture.hooks.sizes import ModuleSize, SizeProbe
+from autoprof.capture.recorder import Recorder
+from autoprof.targets import Target
 from autoprof.testing import FakeClock, open_session
 
 US = 1_000
@@ -39,21 +43,6 @@ class Stage(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         return Spend.apply(super().forward(x), self.clock, round(x.numel() * self.times * US))  # type: ignore[no-any-return]
-
-
-class Pool(nn.Module):
-    """A layer without parameters that takes ``times`` as much time for each element as others."""
-
-    def __init__(self, clock: FakeClock, times: float = 1.0) -> None:
-        super().__init__()
-        self.clock, self.times = clock, times
-
-    def forward(self, x: Tensor) -> Tensor:
-        return Spend.apply(x, self.clock, round(x.numel() * self.times * US))  # type: ignore[no-any-return]
-
-
-class Activation(Pool):
-    """Another one."""
 
 
 class Pyramid(nn.Module):
@@ -89,25 +78,6 @@ def accused(summary: Summary) -> list[str | None]:
 def stages(clock: FakeClock, slow: Stage | None = None) -> list[Stage]:
     """Return five equal layers, or ``slow`` and four others."""
     return [slow or Stage(clock), *(Stage(clock) for _ in range(4))]
-
-
-def test_a_stage_that_gets_larger_tensors_may_take_longer() -> None:
-    """As the first stage of a convolutional network does: four times the elements are four times the work."""
-    clock = FakeClock()
-    assert not accused(train(Pyramid(stages(clock), fewer=4), clock))
-
-
-def test_a_stage_that_takes_longer_than_its_tensors_explain_is_found() -> None:
-    clock = FakeClock()
-    assert accused(train(Pyramid(stages(clock, Stage(clock, 12.0)), fewer=1), clock)) == ["0"]
-
-
-@pytest.mark.parametrize(("kind", "named"), [(Activation, []), (Pool, ["1"])])
-def test_a_layer_without_parameters_has_siblings_of_its_class_alone(kind: type[Pool], named: list[str]) -> None:
-    """Twelve times as long as the others: that is what a pool beside activations does."""
-    clock = FakeClock()
-    layers = [Stage(clock, 0.1), Pool(clock, 12.0), *(kind(clock) for _ in range(4))]
-    assert accused(train(Pyramid(layers, fewer=1), clock)) == named
 
 
 @pytest.mark.parametrize(
@@ -183,3 +153,25 @@ class SlowBackward(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         ctx.clock.advance(20 * ROWS * US)
         return gradients[0], None
+
+
+class Loop(nn.Module):
+    """Adds the rows one by one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([row * 2 for row in x.unbind()])
+
+
+def test_the_nodes_and_the_hook_of_a_call_are_noted_once() -> None:
+    """One node for the rows, one for each, one for the stack; a hook of torch belongs to the model."""
+    sizes: dict[str, ModuleSize] = {}
+    model, recorder = Loop(), Recorder(FakeClock())
+    model.register_forward_hook(lambda *_: None)
+    normed = nn.utils.spectral_norm(nn.Linear(WIDTH, WIDTH))
+    for name, module in (("loop", model), ("normed", normed)):
+        target = Target(module, name, name, frozenset({Phase.FORWARD}), False, 0)
+        SizeProbe(recorder, target, sizes).attach()
+        module(torch.ones(ROWS, WIDTH, requires_grad=True))
+    assert sizes["loop"].nodes == ROWS + 2
+    assert sizes["loop"].hook.startswith("<lambda> (test_diagnose_sizes.py:")
+    assert sizes["normed"].hook == ""

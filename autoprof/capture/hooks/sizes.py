@@ -1,7 +1,8 @@
-"""Note how large the tensors are that a module takes and returns, at its first call in a recorded step."""
+"""Note what a module's first call in a recorded step takes and returns, and whose hooks run in it."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -21,6 +22,7 @@ MOST: Final = 2048
 
 _compiling = torch.compiler.is_dynamo_compiling
 _tracing = torch._C._get_tracing_state
+_next_node = torch._C._autograd._get_sequence_nr
 
 
 class ModuleSize(NamedTuple):
@@ -32,6 +34,10 @@ class ModuleSize(NamedTuple):
     kind: str
     passed_bytes: int
     has_hooks: bool = False
+    hook: str = ""
+    """A hook of the program that runs in its forward; torch's own are parts of a model, as ``spectral_norm``."""
+    nodes: int = 0
+    """Nodes of autograd that one call makes, those of modules inside included: the operators that have a backward."""
 
 
 class SizeProbe(EntryProbe):
@@ -43,14 +49,18 @@ class SizeProbe(EntryProbe):
         super().__init__(recorder, target.module)
         self._fqn = target.fqn
         self._sizes = sizes
-        self._entries = [CallEntry(self, None, SizeProbe.called)]
+        self._entries = [CallEntry(self, SizeProbe.begin, SizeProbe.called)]
 
     def attach(self) -> None:
         """Have the next call noted, unless one was."""
         if self._fqn not in self._sizes and len(self._sizes) < MOST:
             super().attach()
 
-    def called(self, module: nn.Module, args: Any, kwargs: Any, output: Any, _call: Any) -> None:
+    def begin(self, _module: nn.Module, _args: Any, _kwargs: Any) -> int:
+        """Return the number of the thread's next node of autograd."""
+        return _next_node()
+
+    def called(self, module: nn.Module, args: Any, kwargs: Any, output: Any, first_node: int) -> None:
         """Note the sizes of a call that did not raise, and be called no more."""
         if output is None or _compiling() or _tracing() is not None:  # torch.jit.trace names values as variables here
             return
@@ -59,10 +69,26 @@ class SizeProbe(EntryProbe):
             kind = f"{type(module).__module__}.{type(module).__qualname__}"
             own = module.parameters(recurse=False)
             has_hooks = any(one._backward_hooks or one._post_accumulate_grad_hooks for one in own)
-            self._sizes[self._fqn] = ModuleSize(kind, passed, has_hooks)
+            hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+            hook = next((_describe(one) for one in hooks if not _is_library(one)), "")
+            self._sizes[self._fqn] = ModuleSize(kind, passed, has_hooks, hook, _next_node() - first_node)
             self.detach()
         except Exception:
             self.fail(module)
 
 
+def _is_library(hook: Any) -> bool:
+    # Methods written in C have ``__module__`` None: their type has the module.
+    owner = getattr(hook, "__module__", None) or type(hook).__module__
+    return str(owner).partition(".")[0] in ("torch", "autoprof")
+
+
+def _describe(hook: Any) -> str:
+    """Return the name of a hook, with its place where it is a function in Python."""
+    name = getattr(hook, "__qualname__", type(hook).__qualname__).rpartition(".<locals>.")[2]
+    code = getattr(hook, "__code__", None)
+    return name if code is None else f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+
+
+skip_frames(SizeProbe.begin, callees=True)
 skip_frames(SizeProbe.called, callees=True)  # dynamo would compile it beside the graph of a compiled model

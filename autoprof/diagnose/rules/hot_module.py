@@ -5,15 +5,17 @@ a module's own time counts, against blocks of the same structure, or against the
 
 Finds, above a bound:
 
-- a module whose own time is far longer than that of siblings of the same structure; one that takes and returns larger
-  tensors may take as many times longer, with more operations up to the square: 3 x, and 10 % of the step more.
+- a module whose own time is far longer than that of siblings of the same structure, beyond its larger work: 3 x, and
+  10 % of the step more. Where the work cannot be counted, the sizes of the tensors stand for it.
 - a module or span that is long in some steps only, with their rhythm, or takes longer from quarter to quarter, beyond
   the time that the steps' larger inputs explain: 10 % of the run.
 - one that takes several times as long as its work explains: its FLOPs, the bytes that its operators read and write,
   and their number, at the rates of the slowest kinds of operators, or of the other modules where these are slower: 3
-  x, and 10 % of the step beyond its work; 40 % where launching its operators explains it.
-- one of the program's own classes whose forward takes longer than its backward: masks, statistics or hooks in its own
-  code: 15 % of the step more.
+  x, and 10 % of the step beyond its work.
+- one that launches a hundred operators or more, as a loop in Python does, where launching takes most of its time: 15 %.
+  Where the work is not counted, the nodes that autograd makes in one call are the least number of operators.
+- one of the program's own classes, or one with hooks, whose forward takes longer than its backward: masks, statistics
+  or hooks in its own code: 15 % of the step more, of all modules with hooks together.
 """
 
 from __future__ import annotations
@@ -28,18 +30,16 @@ from typing import Any, Final, NamedTuple
 from ...base.frame import BACKWARD_NAME, MODULE_PHASES, TRAINING_LANE, Phase
 from ...base.stats.intervals import Interval
 from ...base.stats.rows import RowKey, step_rows
-from ...base.summary import Finding, Row, SlowestMember
+from ...base.summary import POSTPONED, Finding, Row, SlowestMember
 from ...base.units import count, format_bytes, format_flops, format_ms, format_percent
 from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
 from .._bounds import LARGE_SHARE, MARGIN, MAX_BESIDE, MIN_SHARE, MOST, NEARLY_ALL, SEVERAL
 from .._contention import is_crowded
-from .._evidence import GRADIENT_HOOKS, NO_WORK, SHARED_NAME, RowCost
+from .._evidence import GRADIENT_HOOKS, NO_WORK, SHARED_NAME, RowCost, RowWork, members
+from .._ledger import work_times
 from .._long_steps import collection_cause, is_named_elsewhere
 from .._thresholding import phase_groups, rare_evidence, rare_time, share_evidence
 
-MIN_LAUNCHED: Final = 0.4
-"""Own time over the step, from which a module of many small operators is named: small models are launched for a good
-part of the step, and nothing is wrong with them."""
 SAME_SIZE: Final = 0.01
 """Difference of the parameters' bytes up to which two modules have one structure: a bias more or less."""
 DETACH: Final = (
@@ -57,7 +57,7 @@ IN_PIECES: Final = (
 )
 
 _NUMBER: Final = re.compile(rf"{SHARED_NAME.pattern}|\d+")
-_BOUNDS: Final = {"beyond_work_ns": MIN_SHARE, "beyond_backward_ns": MAX_BESIDE, "pieces_ns": MIN_LAUNCHED}
+_BOUNDS: Final = {"beyond_work_ns": MIN_SHARE, "beyond_backward_ns": MAX_BESIDE, "pieces_ns": MAX_BESIDE}
 """The bound of each kind of time that the ledger leaves open (``RowCost``)."""
 _OWNED: Final = {Phase.DATA, Phase.H2D, Phase.COMM, Phase.OPTIMIZER}
 """Phases with a rule of their own."""
@@ -79,8 +79,8 @@ class SlowSibling(NamedTuple):
     times: Interval
     excess: Interval
     siblings: int
-    explained: float
-    """How many times as long as the median the sizes of its tensors explain."""
+    explained: float | None
+    """How many times as long as the median its work explains; None where it is still to be counted."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -91,7 +91,10 @@ def judge(run: Evidence) -> Finding | None:
         return found
     if len(own) < 2:
         return abstain("hot-module", "spans of two modules side by side", "name the model's children as targets")
-    return _judge_siblings(run, own) or _judge_unexplained(run, own)
+    slow = max([*_slow_rows(run, own), *_slow_members(run)], key=lambda one: one.excess.middle, default=None)
+    if slow is None or slow.explained is not None:
+        return _judge_sibling(run, slow) or _judge_unexplained(run, own)
+    return _judge_unexplained(run, own) or _abstain_from(run, slow)
 
 
 def _own_times(run: Evidence) -> list[OwnTime]:
@@ -200,11 +203,26 @@ def _is_called_more(run: Evidence, step: LongStep, name: str, phase: Phase) -> b
     return any(row.name == name and calls * row.steps > row.calls for row in run.rows.get(phase, []))
 
 
-def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
+def _abstain_from(run: Evidence, slow: SlowSibling) -> Finding | None:
+    """Say that a module is longer than its siblings where its work is still to be counted.
+
+    Attention over the whole sequence beside attention over windows has the same class, parameters and tensors.
+    """
+    if classify(slow.times, SEVERAL) != "above" or slow.excess.low < MIN_SHARE * run.step_time.high:
+        return None
+    return abstain(
+        "hot-module",
+        f"the FLOPs of {slow.module}, which takes {slow.times.middle:.1f} x as long as its siblings",
+        "a longer run: they are counted when the budget affords it",
+    )
+
+
+def _judge_sibling(run: Evidence, slow: SlowSibling | None) -> Finding | None:
     """Find the module that takes much longer than the others of its structure."""
-    slow = max([*_slow_rows(run, own), *_slow_members(run)], key=lambda one: one.excess.middle, default=None)
-    position = "below" if slow is None else classify(slow.times, SEVERAL * slow.explained)
-    if slow is None or position == "below":
+    if slow is None or slow.explained is None:
+        return None
+    position = classify(slow.times, SEVERAL * slow.explained)
+    if position == "below":
         return None
     found = threshold_time("hot-module", run, slow.excess, slow.excess.middle, MIN_SHARE, slow.row.phase)
     if not isinstance(found, ExceededBound):
@@ -213,7 +231,9 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
         return inconclusive("hot-module", found.share, MIN_SHARE, found.evidence)
     size = run.size(slow.module if slow.module != slow.row.name else slow.row.fqn)
     hooked = size is not None and size.has_hooks and slow.row.phase is Phase.BACKWARD
-    larger = "" if slow.explained <= 1 + MARGIN else f" (its larger tensors explain {slow.explained:.1f} x)"
+    larger = "" if slow.explained <= 1 + MARGIN else f" (its larger work explains {slow.explained:.1f} x)"
+    if run.summary.work is not None and run.summary.work.reason is not None:
+        larger += ", as far as their tensors show: their work cannot be counted"
     return found.finding(
         f"{slow.module} takes {slow.times.middle:.1f} x as long as the median of its {slow.siblings} siblings of the "
         f"same structure{larger}: {format_ms(slow.excess.middle)} more in each step",
@@ -237,14 +257,25 @@ def _slow_rows(run: Evidence, own: list[OwnTime]) -> Iterator[SlowSibling]:
         groups[_NUMBER.sub("*", one.name), _NUMBER.sub("*", one.row.parent or "")].append(one)
     held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
     for group in groups.values():
-        hot = max(group, key=lambda one: one.ns.middle / _members(one))
+        hot = max(group, key=lambda one: one.ns.middle / members(one.row))
         alike = [one for one in group if one is not hot and _is_alike(run, held, hot, one)]
-        others = [Interval(*(part / _members(one) for part in one.ns)) for one in alike for _ in range(_members(one))]
-        if len(others) >= 2 and _members(hot) == 1:
-            usual = Interval(*(max(median(ns[at] for ns in others), 1.0) for at in range(3)))
-            explained = _explained_times(run, hot.row.fqn, (one.row.fqn for one in alike))
-            excess = Interval(*(max(part - explained * usual.middle, 0.0) for part in hot.ns))
-            yield SlowSibling(hot.name, hot.row, hot.ns.over(usual), excess, len(others), explained)
+        others = [(one, Interval(*(at / members(one.row) for at in one.ns))) for one in alike]
+        times = [ns for one, ns in others for _ in range(members(one.row))]
+        if len(times) >= 2 and members(hot.row) == 1:
+            usual = Interval(*(max(median(ns[at] for ns in times), 1.0) for at in range(3)))
+            nearest, _ = min(others, key=lambda one: abs(one[1].middle - usual.middle))
+            explained = _explained_times(
+                run, _own_work(run, hot), _own_work(run, nearest), hot.row.fqn, [one.row.fqn for one in alike]
+            )
+            excess = Interval(*(max(part - (explained or 1.0) * usual.middle, 0.0) for part in hot.ns))
+            yield SlowSibling(hot.name, hot.row, hot.ns.over(usual), excess, len(times), explained)
+
+
+def _own_work(run: Evidence, one: OwnTime) -> RowWork | None:
+    """Return the own work of one of the modules of a name, over its phases; None where it is not counted."""
+    works = [cost.work for cost in run.costs.values() if cost.row.name == one.name]
+    counted = [work for work in works if work is not None]
+    return RowWork(*(sum(parts) / members(one.row) for parts in zip(*counted, strict=True))) if counted else None
 
 
 def _slow_members(run: Evidence) -> Iterator[SlowSibling]:
@@ -256,24 +287,40 @@ def _slow_members(run: Evidence) -> Iterator[SlowSibling]:
     for row in run.summary.rows:
         if row.lane == TRAINING_LANE and row.slowest is not None and row.slowest.times >= SEVERAL:
             rows[row.slowest.fqn].append((row, row.slowest))
-    excess = {fqn: sum(one.excess_ns for _, one in found) for fqn, found in rows.items()}
-    longest_ns = max(excess.values(), default=0)
-    fqn = max((fqn for fqn, ns in excess.items() if ns >= NEARLY_ALL * longest_ns), key=len, default=None)
-    if fqn is not None:
-        row, slowest = max(rows[fqn], key=lambda one: one[0].total_ns)
-        times = max(one.times for _, one in rows[fqn])
-        like = _NUMBER.sub("*", fqn)
-        explained = _explained_times(run, fqn, (one for one in run.facts.sizes if _NUMBER.sub("*", one) == like))
-        usual_ns = excess[fqn] / max(times - 1, 1)
-        excess_ns = Interval.exact(max(excess[fqn] - (explained - 1) * usual_ns, 0.0))
-        yield SlowSibling(fqn, row, Interval.exact(times), excess_ns, slowest.members - 1, explained)
+    found = [_slow_member(run, fqn, several) for fqn, several in rows.items()]
+    longest_ns = max((one.excess.middle for one in found), default=0.0)
+    yield from sorted(
+        (one for one in found if one.excess.middle >= NEARLY_ALL * longest_ns), key=lambda one: -len(one.module)
+    )[:1]
 
 
-def _explained_times(run: Evidence, fqn: str | None, siblings: Iterable[str | None]) -> float:
-    """Return how many times as long as its siblings a module may take by the bytes that a call of it passes.
+def _slow_member(run: Evidence, fqn: str, rows: list[tuple[Row, SlowestMember]]) -> SlowSibling:
+    """Compare a module with the median of those that share its rows, one row for each phase."""
+    row, slowest = max(rows, key=lambda one: one[0].total_ns)
+    times, longer_ns = max(one.times for _, one in rows), sum(one.excess_ns for _, one in rows)
+    phases = [row.phase for row, _ in rows]
+    work, shared = run.whole_work(fqn, phases), run.whole_work(row.name, phases)
+    others, usual = max(slowest.members - 1, 1), None
+    if work is not None and shared is not None:
+        usual = RowWork(*(max(part - own, 0.0) / others for part, own in zip(shared, work, strict=True)))
+    like = _NUMBER.sub("*", fqn)
+    siblings = [one for one in run.facts.sizes if _NUMBER.sub("*", one) == like]
+    explained = _explained_times(run, work, usual, fqn, siblings)
+    excess_ns = max(longer_ns - ((explained or 1.0) - 1) * longer_ns / max(times - 1, 1), 0.0)
+    return SlowSibling(fqn, row, Interval.exact(times), Interval.exact(excess_ns), slowest.members - 1, explained)
 
-    Most operators take time in proportion to them, attention in proportion to the square of the length.
+
+def _explained_times(
+    run: Evidence, work: RowWork | None, usual: RowWork | None, fqn: str | None, siblings: Iterable[str | None]
+) -> float | None:
+    """Return how many times as long as its siblings a module may take; None where their work is still to be counted.
+
+    Where it cannot be counted, the bytes that a call passes stand for it: most operators take time in proportion to
+    them, attention in proportion to the square of the length.
     """
+    counted = run.summary.work
+    if (work is not None and usual is not None) or (counted is not None and counted.reason == POSTPONED):
+        return work_times(run, work, usual)
     own, others = run.size(fqn), [size.passed_bytes for one in siblings if (size := run.size(one)) is not None]
     return max(own.passed_bytes / max(median(others), 1), 1.0) ** 2 if own is not None and others else 1.0
 
@@ -283,12 +330,7 @@ def _is_alike(run: Evidence, held: Mapping[str | None, int | None], hot: OwnTime
     mine, theirs = held.get(hot.name), held.get(other.name)
     if not mine and not theirs:
         return len({size.kind for one in (hot, other) if (size := run.size(one.row.fqn)) is not None}) < 2
-    return mine is None or theirs is None or isclose(mine, theirs / _members(other), rel_tol=SAME_SIZE)
-
-
-def _members(one: OwnTime) -> int:
-    """Return how many modules share a row, ``layers.*`` or ``0-5``, by the calls of a step; 1 for a row of its own."""
-    return max(round(one.row.calls / max(one.row.steps, 1)), 1) if SHARED_NAME.search(one.name) else 1
+    return mine is None or theirs is None or isclose(mine, theirs / members(other.row), rel_tol=SAME_SIZE)
 
 
 def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
@@ -298,29 +340,32 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
     costs: dict[str, list[RowCost]] = defaultdict(list)
     for cost in run.costs.values():
         costs[cost.row.name].append(cost)
-    found = []
+    found, hooked = [], _hooked(run, own, costs)
     for one in own:
         whole_ns = max(sum(cost.ns for cost in costs[one.name]), 1.0)
         for kind, bound in _BOUNDS.items():
             part = sum(getattr(cost, kind) for cost in costs[one.name]) / whole_ns
             ns = Interval(*(at * part for at in one.ns))
             found.append((ns.middle / bound, one.name, kind, ns, one))
-    _, _, kind, ns, hot = max(found, key=lambda one: one[:2])
+    most, _, kind, ns, hot = max(found, key=lambda one: one[:2])
+    if len(hooked) > 1 and sum(ns.middle for _, ns in hooked) > most * MAX_BESIDE:
+        return _judge_hooks(run, hooked)
     judged = threshold_time("hot-module", run, ns, ns.middle, _BOUNDS[kind], hot.row.phase)
     if not isinstance(judged, ExceededBound):
         return judged
     own_ns, several = hot.ns.middle, costs[hot.name]
-    flops, moved, operators = (sum(one) for one in zip(*(cost.work or NO_WORK for cost in several), strict=True))
-    counted = count(round(operators), "operator")
+    flops, moved, _ = (sum(one) for one in zip(*(cost.work or NO_WORK for cost in several), strict=True))
+    is_counted = any(cost.work for cost in several)
+    operators = round(sum(cost.operators for cost in several))
     if kind == "pieces_ns":
-        calls = round(hot.row.calls / max(hot.row.steps, 1) / _members(hot))
+        calls = round(hot.row.calls / max(hot.row.steps, 1) / members(hot.row))
         often = f", in {calls} calls" if calls > 1 else ""
-        small = count(round(operators), "small operator")
-        because = f"it launches {small}{often}, and launching takes most of the time, whatever their size"
+        small = f"{'' if is_counted else 'at least '}{count(operators, 'small operator')}"
+        because = f"it launches {small}{often}, as a loop in Python does, and launching takes most of the time"
     elif kind == "beyond_work_ns":
         because = (
             f"its work explains {format_ms(own_ns - ns.middle)} of it: {format_flops(flops)}, {format_bytes(moved)} "
-            f"read and written, {counted}"
+            f"read and written, {count(operators, 'operator')}"
         )
     else:
         longer = format_ms(ns.middle)
@@ -331,9 +376,35 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
         IN_PIECES if kind == "pieces_ns" else IN_ITS_CODE,
         name=hot.name,
         gain_ns=ns.middle / 2 if kind == "pieces_ns" else ns.middle,
-        evidence={"flops": round(flops), "moved_bytes": round(moved), "operators": round(operators)}
-        if any(cost.work for cost in several)
-        else {},
+        evidence={"flops": round(flops), "moved_bytes": round(moved), "operators": operators} if is_counted else {},
+    )
+
+
+def _hooked(run: Evidence, own: list[OwnTime], costs: Mapping[str, list[RowCost]]) -> list[tuple[OwnTime, Interval]]:
+    """Return the modules with hooks of the program, each with the time of its forward that nothing explains."""
+    found = []
+    for one in own:
+        size, forward = run.size(one.row.fqn), [cost for cost in costs[one.name] if cost.row.phase is Phase.FORWARD]
+        part = sum(cost.unexplained_ns for cost in forward) / max(sum(cost.ns for cost in costs[one.name]), 1.0)
+        if part and size is not None and size.hook:
+            found.append((one, Interval(*(at * part for at in one.ns))))
+    return sorted(found, key=lambda one: -one[1].middle)
+
+
+def _judge_hooks(run: Evidence, hooked: list[tuple[OwnTime, Interval]]) -> Finding | None:
+    """Judge the time of all modules with hooks together: each does a little, and one function runs in all of them."""
+    ns = Interval(*(sum(parts) for parts in zip(*(ns for _, ns in hooked), strict=True)))
+    judged = threshold_time("hot-module", run, ns, ns.middle, MAX_BESIDE, Phase.FORWARD)
+    if not isinstance(judged, ExceededBound):
+        return judged
+    longest, size = hooked[0][0], run.size(hooked[0][0].row.fqn)
+    hook = "" if size is None else size.hook
+    return judged.finding(
+        f"{count(len(hooked), 'module')} with forward hooks, {longest.name} first, take {judged} longer than their "
+        f"work and their backward explain; such a hook is {hook}{_lines(run, longest, judged.share)}",
+        "remove the hooks, let them run once in many steps, or keep their statistics on the tensors' device without "
+        "reading values (item, bool)",
+        evidence={"hook": hook, "modules": len(hooked)},
     )
 
 

@@ -15,7 +15,7 @@ from torch import nn
 from ...base.allowance import Allowance
 from ...base.frame import MODULE_PHASES, Phase
 from ...base.stats.name_lines import Line, name_lines, walk
-from ...base.summary import HIGHER_ORDER, Summary, UnfusedAttention, Work, WorkKind, WorkRow
+from ...base.summary import HIGHER_ORDER, POSTPONED, Summary, UnfusedAttention, Work, WorkKind, WorkRow
 from ...base.units import NS_PER_S
 from ...capture import recorder
 from ...devices import Peak, Tf32Flags, device_of
@@ -34,7 +34,6 @@ OUTSIDE: Final = "modules of the model are called outside of a call of the model
 PASSES: Final = "the step runs more backward passes than its calls of the model explain"
 CHANGED: Final = "parameters were frozen or unfrozen during the run"
 DROPPED: Final = "the program dropped the model before its FLOPs were counted"
-POSTPONED: Final = "FLOPs are counted when the run is long enough for the budget, or at its end if that is quick"
 TOO_MANY: Final = f"the shapes of the inputs differ in more than {MAX_SHAPES} ways"
 
 
