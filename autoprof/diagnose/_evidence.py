@@ -67,7 +67,7 @@ class RowCost(NamedTuple):
     operators: float = 0.0
     """Those that are launched; without ``work`` the nodes of autograd that its calls make, which are fewer."""
     is_code: bool = True
-    """Whether code of the program runs in it; one of torch's own modules, as ``nn.GRU``, has no loop in Python."""
+    """Whether code of the program runs in it, or calls it in a loop: torch's ``nn.GRU`` has no loop in Python."""
     beyond_backward_ns: float = 0.0
     """The own time of a forward by which it takes longer than its backward, which has as much arithmetic at least."""
     work: RowWork | None = None
@@ -79,9 +79,13 @@ class RowCost(NamedTuple):
 
     @property
     def pieces_ns(self) -> float:
-        """The time beyond its arithmetic, of modules of so many operators each that launching them takes most of it."""
+        """The time of launches, of modules of so many operators each that they can take most of it.
+
+        Where the arithmetic may take as long, the time is shared between the two.
+        """
         is_loop = self.is_code and self.operators >= MANY_OPERATORS * members(self.row)
-        return max(self.ns - self.arithmetic_ns, 0.0) if is_loop and 2 * self.launch_ns >= self.ns else 0.0
+        is_launched = is_loop and 2 * self.launch_ns >= self.ns
+        return self.ns * self.launch_ns / self.explained_ns if is_launched else 0.0
 
     @property
     def beyond_work_ns(self) -> float:

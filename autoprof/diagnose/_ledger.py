@@ -8,8 +8,9 @@ from typing import Final
 
 from ..base.frame import MODULE_PHASES, TRAINING_LANE, Phase
 from ..base.summary import LedgerEntry, Row, State
+from ._bounds import MANY
 from ._contention import contention
-from ._evidence import Evidence, RowCost, RowWork
+from ._evidence import Evidence, RowCost, RowWork, members
 
 SLOWEST_FLOPS_PER_NS: Final = 4.0
 """FLOPs in a nanosecond that one core reaches with the slowest kinds of products: the backward of depthwise
@@ -74,7 +75,7 @@ def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
             arithmetic_ns=arithmetic_ns,
             launch_ns=launch_ns,
             operators=operators,
-            is_code=row.name in code,
+            is_code=row.name in code or row.calls >= MANY * members(row) * row.steps,
             work=work,
         )
     costs = [cost for cost in found.values() if cost.work is not None]

@@ -144,6 +144,19 @@ def test_a_loop_over_operators_is_found_where_the_work_is_not_counted(kind: str,
         assert any(one.name == "readout" and one.state == "unexplained" for one in summary.ledger)
 
 
+def test_the_time_of_a_loop_is_shared_between_its_launches_and_its_arithmetic() -> None:
+    """Both explain 60 ms: thirty of the loop's are no work of the model."""
+    rows = (
+        WorkRow("loop", {"forward": 240 * MFLOP}, operators={"forward": 3000}),
+        WorkRow("layer", {"forward": 160 * MFLOP}, operators={"forward": 1}),
+    )
+    facts = RunFacts(sizes={"loop": ModuleSize("train.Loop", 100)})
+    summary = run({"loop": 60, "layer": 40}, work=Work(flops={"forward": 400 * MFLOP}, rows=rows), facts=facts)
+    finding = finding_of(summary, "hot-module")
+    assert "it launches 3000 small operators" in finding.why
+    assert finding.gain_ns == pytest.approx(15 * MS, rel=0.02)
+
+
 def test_the_operators_of_many_layers_are_no_loop() -> None:
     """A hundred layers in one row, with twenty operators each."""
     layers = {f"h.{at}": 1.0 for at in range(100)}
