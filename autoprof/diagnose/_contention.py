@@ -63,3 +63,9 @@ def is_crowded(run: Evidence) -> bool:
     """Return whether other processes make this one wait."""
     used = contention(run)
     return used is not None and used.by_others
+
+
+def changes(run: Evidence) -> bool:
+    """Return whether the others make this one wait in a part of the run only: they have come or gone meanwhile."""
+    waiting = run.summary.metrics.get("host_cpu_waiting")
+    return is_crowded(run) and waiting is not None and waiting.low < MIN_SHARE

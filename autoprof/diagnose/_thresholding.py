@@ -11,7 +11,7 @@ from ..base.stats.intervals import Interval
 from ..base.summary import Finding, Row, Severity, Work
 from ..base.units import format_ms, format_percent
 from ._bounds import CAUSE_SHARE, LARGE_SHARE, MARGIN, MIN_SHARE, MOST, NEARLY_ALL, SEVERAL
-from ._contention import is_crowded
+from ._contention import changes, is_crowded
 from ._evidence import Evidence
 from ._rare import RareTime
 
@@ -163,12 +163,14 @@ def phase_groups(phases: Iterable[Phase]) -> set[tuple[Phase, ...]]:
 def rare_time(run: Evidence, phases: Sequence[Phase]) -> RareTime | None:
     """Return the time that some steps spend in these phases beyond the others.
 
-    On a busy machine it has to have a rhythm, a begin or an end, and the rest of these steps has to be as usual: else
-    it may be the wait for a processor, of processes that come and go.
+    On a busy machine it has to have a rhythm, and the rest of these steps has to be as usual: else it may be the wait
+    for a processor, of processes that come and go. A begin or an end is enough where these were there all the time.
     """
     found = run.series.rare(phases, _explained(run, phases))
-    by_machine = found is not None and (not found.has_pattern or found.elsewhere >= MOST)
-    return None if by_machine and is_crowded(run) else found
+    if found is None or not is_crowded(run):
+        return found
+    by_machine = found.elsewhere >= MOST or (found.every is None and (not found.has_pattern or changes(run)))
+    return None if by_machine else found
 
 
 def _explained(run: Evidence, phases: Sequence[Phase | None]) -> Mapping[int, float]:

@@ -11,11 +11,17 @@ from autoprof.diagnose import Environment, RunFacts, diagnose
 
 
 def on_busy_machine(
-    step: dict[str, float], waiting: float, *more: dict[str, float], repeat: int = 20, own: float = 0.6, **facts: Any
+    step: dict[str, float],
+    waiting: float,
+    *more: dict[str, float],
+    repeat: int = 20,
+    own: float = 0.6,
+    steady: bool = True,
+    **facts: Any,
 ) -> Summary:
     """Diagnose 20 such steps, with ``more`` after each, on processors that others hold for this share of the time."""
     values = {"host_cpu_cores": own, "host_cpu_busy": 1.0, "host_cpu_waiting": waiting}
-    metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
+    metrics = {name: MetricStats(value, value if steady else 0.0, value, value, 5) for name, value in values.items()}
     run = RunFacts(environment=Environment(machine_cores=2), **facts)
     return diagnose(evidence_of(step, *more, repeat=repeat, facts=run, metrics=metrics))
 
@@ -99,6 +105,13 @@ def test_long_steps_that_begin_or_end_are_the_programs() -> None:
     cold = {**USUAL, "data": 305.0, "step": 400.0}
     steps = [cold] * 20 + [USUAL] * 80
     assert found(on_busy_machine(steps[0], 0.4, *steps[1:], repeat=1)) == ["data-wait"]
+
+
+def test_steps_that_are_long_until_other_processes_end_are_no_finding() -> None:
+    """They hold the processors in a part of the run only: what begins or ends may do so with them."""
+    cold = {**USUAL, "data": 305.0, "step": 400.0}
+    steps = [cold] * 20 + [USUAL] * 80
+    assert found(on_busy_machine(steps[0], 0.4, *steps[1:], repeat=1, steady=False)) == []
 
 
 def test_time_that_is_long_in_all_phases_alike_is_no_finding_on_a_busy_machine() -> None:
