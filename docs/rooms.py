@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,7 @@ class Import:
     imported: str
 
 
+@cache
 def rooms() -> list[str]:
     """Return the names of the folders of ``autoprof/``, sorted by name."""
     return sorted(folder.name for folder in HOUSE.iterdir() if (folder / "__init__.py").exists())
@@ -47,11 +49,16 @@ def room_of(module: str) -> str | None:
     return room if room in rooms() else None
 
 
-def imports() -> Iterator[Import]:
-    """Yield every import of one module of ours by another, those inside functions and for types included.
+@cache
+def imports() -> tuple[Import, ...]:
+    """Return every import of one module of ours by another, those inside functions and for types included.
 
     A public name counts as the module that has it.
     """
+    return tuple(_imports())
+
+
+def _imports() -> Iterator[Import]:
     for path in sorted(HOUSE.rglob("*.py")):
         package = path.relative_to(HOUSE).parts[:-1]
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -64,7 +64,10 @@ PUBLIC = [
 
 def _imports_by_name(path: Path) -> set[str]:
     """Every module of ours that a file names in a call of ``import_module``."""
-    calls = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    text = path.read_text(encoding="utf-8")
+    if "import_module" not in text:
+        return set()
+    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
     names = (ast.unparse(node.args[0]) for node in calls if ast.unparse(node.func).endswith("import_module"))
     return {name[1:-1].removeprefix("autoprof.") for name in names if name[1:].startswith("autoprof.")}
 

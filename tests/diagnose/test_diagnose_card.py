@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -84,11 +85,16 @@ def test_the_card_of_a_short_run_says_that_it_is_too_early() -> None:
     ]
 
 
+@cache
+def healthy() -> Summary:
+    return diagnose(evidence_of(STEP, repeat=20))
+
+
 @given(text=st.text(max_size=200), width=st.integers(80, 200))
 def test_the_card_keeps_to_its_width(text: str, width: int) -> None:
     """Whatever a name holds."""
     finding = Finding("data-wait", "warning", text, text, name=text or None, gain_ns=MS)
-    summary = replace(diagnose(evidence_of(STEP, repeat=20)), findings=(finding, finding))
+    summary = replace(healthy(), findings=(finding, finding))
     assert max(map(cell_len, render_card(summary, width=width))) <= width
 
 

@@ -20,7 +20,7 @@ from autoprof.devices import DeviceClock, _device_clock
 from autoprof.devices.accelerator import AcceleratorEvents
 from autoprof.testing import ListSink, open_session
 from benchmarks.engine import OPTIONS
-from benchmarks.workloads import reference, small_gpt, tiny_layers
+from benchmarks.workloads import Workload, reference, small_gpt, tiny_layers
 
 if TYPE_CHECKING:
     from simulated_accelerator import Simulated
@@ -35,6 +35,10 @@ def digest(values: list[Tensor]) -> list[str]:
     return [hashlib.sha256(value.detach().cpu().contiguous().view(torch.uint8).numpy()).hexdigest() for value in values]
 
 
+def few_layers(device: torch.device) -> Workload:
+    return tiny_layers(device, layers=24)
+
+
 def train(make: Any, profiled: bool) -> list[str]:
     """Return the bits of the outputs, gradients and parameters of two steps, and the generator's state."""
     torch.manual_seed(0)
@@ -43,7 +47,7 @@ def train(make: Any, profiled: bool) -> list[str]:
     workload.model.register_forward_hook(lambda _m, _a, output: kept.append(output.detach().clone()))
     session = None
     if profiled:
-        config = {**workload.config, **OPTIONS, "flops": "auto" if make is tiny_layers else "off"}
+        config = {**workload.config, **OPTIONS, "flops": "auto" if make is few_layers else "off"}
         session = autoprof.instrument(workload.model, config, optimizer=workload.optimizer)
     for _ in range(2):
         workload.step()
@@ -60,7 +64,7 @@ def train(make: Any, profiled: bool) -> list[str]:
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(tiny_layers, id="layers"),
+        pytest.param(few_layers, id="layers"),
         pytest.param(small_gpt, id="gpt"),
         pytest.param(lambda device: reference(device, "tiny"), id="reference", marks=pytest.mark.slow),
     ],
