@@ -16,7 +16,7 @@ from autoprof.diagnose import find_rules
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "verdict.md"
-ROOM: Final = ROOT / "autoprof" / "diagnose"
+FOLDER: Final = ROOT / "autoprof" / "diagnose"
 END: Final = "<!-- end -->"
 
 
@@ -47,13 +47,13 @@ def _bounds() -> Iterator[str]:
     """Yield the table of the numbers that decide: constants with a docstring."""
     yield "| bound | value | reason |"
     yield "|---|---|---|"
-    for file in sorted(ROOM.rglob("*.py")):
+    for file in sorted(FOLDER.rglob("*.py")):
         body = ast.parse(file.read_text(encoding="utf-8")).body
         for one, reason in pairwise(body):
             if isinstance(one, ast.AnnAssign) and one.value is not None and isinstance(reason, ast.Expr):
                 value, text = ast.unparse(one.value), ast.literal_eval(reason.value)
                 if re.fullmatch(r"[-\d._e *]+", value):
-                    place = file.relative_to(ROOM).with_suffix("").as_posix().removeprefix("rules/").replace("_", "-")
+                    place = file.relative_to(FOLDER).with_suffix("").as_posix().removeprefix("rules/").replace("_", "-")
                     yield f"| {place.lstrip('-')}: {ast.unparse(one.target)} | {value} | {_markdown(text)} |"
 
 

@@ -125,13 +125,16 @@ MODULE_PHASES: Final = tuple(phase for phase in Phase if phase.traits.in_module)
 class Span:
     """One named interval of one step. Times are nanoseconds since the step's start; None means not measured.
 
-    ``memory_peak_bytes`` is the span's peak where the allocator's running peak grew in it, else the highest level read.
+    ``fqn`` is the module's path in the model, None of a span that is no module. ``host_bound_ns`` is the part of the
+    device's time in which the device waited for the host. ``memory_peak_bytes`` is the span's peak where the
+    allocator's running peak grew in it, else the highest level read.
     """
 
     name: str
     fqn: str | None
     phase: Phase
     parent: int | None
+    """The place in the step's list of spans of the one that this lies in; None at the top."""
     start_ns: int
     host_ns: int
     device_start_ns: int | None = None
@@ -139,7 +142,9 @@ class Span:
     memory_start_bytes: int | None = None
     memory_end_bytes: int | None = None
     calls: int = 1
+    """1 where a call begins with it; 0 of a further part of one, as of a backward that pauses for another module."""
     lane: int = TRAINING_LANE
+    """The thread and the stream, as the constants above have them: spans of one lane never overlap by halves."""
     host_bound_ns: int | None = None
     memory_peak_bytes: int | None = None
 

@@ -47,6 +47,7 @@ class SlowestMember:
 class Row:
     """Statistics of one name in one phase. ``mean_ns`` to ``p95_ns`` are per recorded step in which the row occurred.
 
+    ``calls`` are those of all recorded steps, ``steps`` the recorded steps with one or more of them.
     ``total_ns`` counts nested spans of the same row once; ``self_ns`` is the time that no child span covers. ``share``
     is ``total_ns`` over the time of all recorded steps: rows nested in one another overlap, but a row and its siblings
     never exceed their parent. Quantiles are within 1 % (logarithmic bins). ``host_bound`` is the share of device time
@@ -108,6 +109,7 @@ class Finding:
     """One rule's verdict, or its abstention (severity ``info``, the missing signal in ``evidence``).
 
     The severity ``note`` names a cost that is as large as its work: nothing is wrong with it, and nothing is promised.
+    ``why`` states the cause with its figures, ``next`` the remedy, both as sentences.
     """
 
     rule: str
@@ -115,10 +117,15 @@ class Finding:
     why: str
     next: str
     name: str | None = None
+    """The row, the span or the line of the program that it is about; None where it is the phase or the whole step."""
     phase: Phase | None = None
+    """The phase whose time it is; None where it is that of several."""
     rank: int | None = None
+    """The rank that it is about; None where it is each."""
     gain_ns: int | None = None
+    """The most that a mean step could be shorter, in nanoseconds; None where time is not the gain, or not known."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    """The figures that it follows from, by name; those of times end in ``_ns``, of sizes in ``_bytes``."""
 
 
 State = Literal["arithmetic", "choice", "waiting", "unexplained", "uncounted"]

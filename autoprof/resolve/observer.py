@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 class Observer:
     """Follow one run. All methods are called on the training thread; a subclass overrides those that it needs.
 
+    The observers of a run have an order. Each step and each run of frames goes through them in it, ``annotate`` too, so
+    that each sees the annotations of those before it; ``finish`` is called in the reverse order.
     An observer that fails in ``step`` or ``frames`` is called no more; the others go on.
     """
 

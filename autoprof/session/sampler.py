@@ -40,7 +40,7 @@ KEPT_STEPS: Final = 64
 COST_QUANTILE: Final = 0.25
 """The cost of a step is this quantile of a window. Work that is done once makes single steps cost more, and other
 programs, which use the caches, make many; nothing makes a step cost less."""
-ROOM: Final = 1.25
+HEADROOM: Final = 1.25
 """More is recorded where that is expected to cost the budget divided by this, so that rows do not come and go."""
 MAX_EVERY: Final = 4096
 """The largest k: of steps of 0.1 ms one in half a second is recorded."""
@@ -217,10 +217,10 @@ class Sampler(Observer):
         if is_alone:
             return
         self._size = min(2 * self._size, MAX_WINDOW)
-        if self.k > 1 and ROOM * need <= self.k / 2:
-            self._record_every(_power_of_two(ROOM * need))
-        elif self.k == 1 and ROOM * need < 1 and self.rows is not None:
-            self.rows.fit((limit_ns / ROOM - (cost_ns - marks_ns)) / max(marks_ns, 1.0))
+        if self.k > 1 and HEADROOM * need <= self.k / 2:
+            self._record_every(_power_of_two(HEADROOM * need))
+        elif self.k == 1 and HEADROOM * need < 1 and self.rows is not None:
+            self.rows.fit((limit_ns / HEADROOM - (cost_ns - marks_ns)) / max(marks_ns, 1.0))
 
     def _record_less(self, window: _Window, limit_ns: float, steps: int) -> bool:
         """Close rows and leave steps out where these steps cost more than the account lends; return whether it did."""

@@ -181,7 +181,9 @@ typedef struct {
     int is_replica;
 } marked_call;
 
-/* The marks around a module's call. */
+/* Set the marks around a module's call: `enter_call` the first one before its forward, `leave_call` the last one behind it,
+given its output. `call` lives from the one to the other. Where they fall back nothing is marked, and the hooks in Python
+have to do it. */
 hook_outcome enter_call(HookContext *self, marked_call *call, PyObject *args, PyObject *kwargs);
 hook_outcome leave_call(HookContext *self, marked_call *call, PyObject *output);
 
