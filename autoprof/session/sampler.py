@@ -134,6 +134,8 @@ class Sampler(Observer):
 
         Where the budget chooses, one step of each ``stride`` in a row is recorded, at a place that looks drawn by lot.
         """
+        if self.k == self._every == self.agreed_rate == 1:  # as in most runs: calls cost time in each step
+            return 0
         stride = self.stride
         if self._every > 1:
             return (1 - step - 1) % stride
@@ -144,6 +146,8 @@ class Sampler(Observer):
     def next_recorded(self, step: int) -> int:
         """Return the number of the first step from this one on that is recorded."""
         chosen = step + self.gap(step - 1)
+        if not self._reserved:
+            return chosen
         return min([chosen, *(max(first, step) for first, end in self._reserved if step < end)])
 
     def reserve(self, first: int, count: int) -> None:
@@ -157,7 +161,7 @@ class Sampler(Observer):
 
     def note_limit(self, step: int) -> str | None:
         """Return, once, a note that the budget chooses which steps are recorded from this one on."""
-        if self._is_noted or self.stride == self._every:
+        if self._is_noted or self.k == self.agreed_rate == 1:
             return None
         self._is_noted = True
         return f"to keep the budget: from step {step} on, not every step is recorded"
