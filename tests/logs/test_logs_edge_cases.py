@@ -12,6 +12,7 @@ import pytest
 
 from autoprof.errors import AutoprofError, MissingExtra
 from autoprof.logs import load_logs
+from autoprof.logs.formats import objects
 
 LINES = [f"step {at}, loss: {5 - at / 100:.4f}" for at in range(1, 401)]
 
@@ -204,6 +205,26 @@ def test_a_folder_gives_only_its_logs(tmp_path: Path) -> None:
     (tmp_path / "setup.log").write_text("Namespace(lr=0.1, epochs=3, batch_size=8, step=1, loss=2)\n")
     df = load_logs(tmp_path)
     assert [Path(entry["path"]).name for entry in df.attrs["files"]] == ["train.log"]
+
+
+def test_the_objects_around_an_error_are_not_all_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each goes through the whole rest of the line, which took minutes of a long one. An object behind it is read."""
+    tried = []
+
+    class Decoder(json.JSONDecoder):
+        def raw_decode(self, s: str, idx: int = 0) -> Any:
+            tried.append(idx)
+            return super().raw_decode(s, idx)
+
+    monkeypatch.setattr(objects, "_DECODER", Decoder(parse_int=float))
+    counts = []
+    for nested in (200, 400):
+        tried.clear()
+        lines = ['{"a":' * nested + f'x {{"step": {step}, "loss": 2.0}}' for step in range(1, 4)]
+        (tmp_path / "train.jsonl").write_text("\n".join(lines))
+        assert load_logs(tmp_path / "train.jsonl")["loss"].tolist() == [2.0] * 3
+        counts.append(len(tried))
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize("text", ["[" * 20_000, '{"a":' * 20_000, '[{"step": 1, "a": ' + "[" * 20_000])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -16,6 +17,8 @@ from ._pairs import take_counters, take_prefix, take_time
 
 _MEASURED: Final = METRICS - SETTINGS
 _DECODER: Final = json.JSONDecoder(parse_int=float)  # an integer beyond the range of floats is infinite
+MAX_NESTED: Final = 100
+"""Objects around one error that are tried: each goes through the whole rest of the line, and no log nests as deeply."""
 _KINDS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", "event", "type"})
 """Keys that may mark a record as one of validation."""
 _VALIDATION_BEFORE: Final = re.compile(r"(?i)(?<![\w/.])(?:val|valid|validation|eval|evaluation|test|dev)\b\W*$")
@@ -138,10 +141,13 @@ def _find_objects(line: str) -> Iterator[tuple[dict[str, Any], str]]:
 
     A line may have several objects, because ranks that share a file mix their lines.
     """
-    at, end, found = line.find("{"), 0, False
+    at, end, found, failed = line.find("{"), 0, False, Counter[int]()
     while at >= 0:
         try:
             data, stop = _DECODER.raw_decode(line, at)
+        except json.JSONDecodeError as error:
+            failed[error.pos] += 1  # each object around an error fails at its place
+            stop = at + 1 if failed[error.pos] < MAX_NESTED else max(error.pos, at + 1)
         except ValueError:
             stop = at + 1
         except RecursionError:
