@@ -123,21 +123,21 @@ def open_session(
 ) -> Session:
     """Open a session as ``instrument`` does, but with given clocks and memory. A given clock follows no device."""
     account = Account() if processor_ns is None else Account(processor_ns)
-    with account.work(Part.START):
-        if not isinstance(model, nn.Module):
-            raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
-        optimizers = optimizers_in(optimizer)
-        settings = load_config(config)
-        if not settings.enabled or is_off(os.environ):
-            return Session()
-        undo = Handle()
-        try:
+    undo = Handle()
+    try:
+        with account.work(Part.START):
+            if not isinstance(model, nn.Module):
+                raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
+            optimizers = optimizers_in(optimizer)
+            settings = load_config(config)
+            if not settings.enabled or is_off(os.environ):
+                return Session()
             with DeferSignals(), GcPaused():
                 return _Builder(model, settings, optimizers, clock, memory, undo, found, account).build(sinks)
-        except BaseException:
-            with DeferSignals():
-                undo.remove()
-            raise
+    except BaseException:  # also a Ctrl-C when all is built, while the cost is counted
+        with DeferSignals():
+            undo.remove()
+        raise
 
 
 class _Builder:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,21 @@ def test_ctrl_c_at_any_moment_of_set_up_leaves_nothing(long_stride: int, tmp_pat
         assert not hasattr(nn.Module, "__prepare_scriptable__"), moment.where
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, moment.where
         assert set((tmp_path / "runs").iterdir()) == before, moment.where
+
+
+def test_ctrl_c_while_the_cost_of_the_start_is_counted_leaves_nothing() -> None:
+    """All is built by then."""
+    model = nn.Linear(2, 2)
+
+    def now_ns() -> int:
+        if open_sessions() and sys._getframe(1).f_code.co_name == "__exit__":
+            raise KeyboardInterrupt
+        return 0
+
+    with pytest.raises(KeyboardInterrupt):
+        open_session(model, CONFIG, clock=FakeClock(), processor_ns=now_ns)
+    assert not any(hooks_of(model).values())
+    assert not open_sessions()
 
 
 def test_a_second_ctrl_c_does_not_wait_for_our_own_work() -> None:
