@@ -144,7 +144,7 @@ class Span:
     calls: int = 1
     """1 where a call begins with it; 0 of a further part of one, as of a backward that pauses for another module."""
     lane: int = TRAINING_LANE
-    """The thread and the stream, as the constants above have them: spans of one lane never overlap by halves."""
+    """The thread and the stream, by the constants above. Of two spans of a lane one lies in the other or after it."""
     host_bound_ns: int | None = None
     memory_peak_bytes: int | None = None
 

@@ -119,7 +119,7 @@ def _own_nodes(run: Evidence) -> dict[Row, float]:
 
 
 def _is_measure(run: Evidence, other: RowCost, cost: RowCost) -> bool:
-    """Return whether the rate of another row shows what the work of this one should take: hooks are not counted."""
+    """Return whether another row shows the rate that this one should reach: the work of hooks is not counted."""
     size = run.size(other.row.fqn)
     is_hooked = other.row.phase is Phase.FORWARD and size is not None and bool(size.hook)
     return other.row.name != cost.row.name and not is_hooked

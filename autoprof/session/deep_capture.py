@@ -46,10 +46,10 @@ def deep_capture(
     Names are those of the session open on ``model`` (or of the only open one); without a session, those that
     ``config`` selects in ``model``. Files go to ``folder`` (default: the session's rank folder, else ``deep``); their
     names start with ``prefix`` and contain the rank. ``activities`` are names or members of torch's
-    ``ProfilerActivity`` (default: all that are available). ``memory``, ``shapes`` and ``stacks`` record what they name
-    with each operator, at a cost that grows in this order; ``snapshot`` adds the history of the allocator, of CUDA
-    alone. The capture ends after ``max_steps`` steps. Raises
-    ``SessionError``, ``ConfigError`` or ``TargetError`` when called; failures inside the block are notes.
+    ``ProfilerActivity`` (default: all that are available). Of each operator ``memory`` records the allocations,
+    ``shapes`` those of the inputs, and ``stacks`` the lines of the program; ``snapshot`` adds the history of CUDA's
+    allocator. The capture ends after ``max_steps`` steps. Raises ``SessionError``, ``ConfigError`` or ``TargetError``
+    when called; failures inside the block are notes.
     """
     require_extension()
     options = make_options(

@@ -26,7 +26,7 @@ from autoprof.testing import FakeClock
 
 LONG = int(os.environ.get("AUTOPROF_LAWS", "0"))
 EXAMPLES = settings(
-    max_examples=LONG or 100,
+    max_examples=LONG or 200,
     derandomize=not LONG,
     database=None,
     deadline=None,

@@ -47,8 +47,8 @@ class Interval(NamedTuple):
 def median_from_quantiles(p50: float, p95: float, count: int, minimum: float, maximum: float) -> Interval:
     """Return the median of ``count`` values with an interval estimated from two quantiles of ``Table``.
 
-    Half the interval is twice the standard error of the median of a normal distribution, sqrt(pi / 2) sigma / sqrt(n)
-    (Kendall and Stuart, "The Advanced Theory of Statistics", volume 1, 10.10), with sigma of (p95 - p50) / 1.6449.
+    Half the interval is twice the standard error of the median, 1 / (2 f sqrt(n)) where f is the density at it. Of a
+    normal distribution that is sqrt(pi / 2) sigma / sqrt(n), with sigma of (p95 - p50) / 1.6449.
     """
     # Times are skewed to the right, so the interval is wider than necessary.
     half = 2 * 1.2533 / 1.6449 * (p95 - p50) / sqrt(max(count, 1))

@@ -1,4 +1,4 @@
-"""Note what a module's first call in a recorded step takes and returns, and whose hooks run in it."""
+"""Note the sizes of a module's tensors, its operators and its hooks, at its first call in a recorded step."""
 
 from __future__ import annotations
 

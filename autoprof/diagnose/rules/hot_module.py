@@ -404,6 +404,7 @@ def _judge_hooks(run: Evidence, hooked: list[tuple[OwnTime, Interval]]) -> Findi
         f"work and their backward explain; such a hook is {hook}{_lines(run, longest, judged.share)}",
         "remove the hooks, let them run once in many steps, or keep their statistics on the tensors' device without "
         "reading values (item, bool)",
+        name=hook or None,
         evidence={"hook": hook, "modules": len(hooked)},
     )
 
