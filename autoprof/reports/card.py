@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from ..base.frame import Phase
 from ..base.summary import Finding, Summary, WhatIf
-from ..base.units import format_bytes, format_ms, format_rate, format_span
+from ..base.units import count, format_bytes, format_ms, format_rate, format_span
 from .ledger_text import consists_of, describe_unexplained, is_explained, where_to_begin
 from .text import crop, fit, safe, wrap
 
@@ -74,7 +74,9 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         return []
     found = verdict(summary)
     if found is not None:
-        return [("Verdict", f"[{found.severity}] {_title(found)}"), ("Why", found.why), ("Next", found.next)]
+        # A note is no defect: what a step consists of is then the answer that a reader looks for.
+        why = f"{found.why}. Beside it, {consists_of(summary)}" if found.severity == "note" else found.why
+        return [("Verdict", f"[{found.severity}] {_title(found)}"), ("Why", why), ("Next", found.next)]
     state = run_state(summary)
     if state == "unclear":
         remedy = 'put with autoprof.span("..."): around parts of the code to see which of them takes the time'
@@ -86,7 +88,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         return [("Verdict", f"not judged: {summary.findings[0].evidence.get('missing', 'no recorded step')}")]
     return [
         ("Verdict", HEALTHY),
-        ("Why", consists_of(summary)),
+        ("Why", f"{consists_of(summary)}. No rule found anything in {count(summary.steps, 'recorded step')}"),
         ("Next", where_to_begin(summary)),
     ]
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from ..base.frame import Phase
 from ..base.summary import LedgerEntry, Summary
-from ..base.units import count, format_count, format_flops, format_percent
+from ..base.units import format_count, format_flops, format_percent
 
 NAMED_SHARE: Final = 0.05
 """Share of the step from which a phase or a module is named in a healthy run's verdict."""
@@ -35,7 +35,7 @@ def describe_unexplained(summary: Summary) -> str:
 
 
 def consists_of(summary: Summary) -> str:
-    """Phrase the parts of a healthy run's steps: the phases, the work, and the modules with most time."""
+    """Phrase the parts of a run's steps: the phases, the modules with most time, and what their work explains."""
     step_ns = max(summary.step_mean_ns, 1)
     steps = max(summary.steps, 1)
     shares = sorted(((ns / steps / step_ns, str(phase)) for phase, ns in summary.phases.items()), reverse=True)
@@ -43,9 +43,7 @@ def consists_of(summary: Summary) -> str:
     longest = ((name, share) for name, share in _longest(summary)[:2] if share >= NAMED_SHARE)
     names = " and ".join(f"{name} ({format_percent(share)})" for name, share in longest)
     most = f"; most of it in {names}" if names else ""
-    return (
-        f"a step is {phases}{most}. {_work(summary)}No rule found anything in {count(summary.steps, 'recorded step')}"
-    )
+    return f"a step is {phases}{most}{_work(summary)}"
 
 
 def where_to_begin(summary: Summary) -> str:
@@ -83,7 +81,7 @@ def _work(summary: Summary) -> str:
         return ""
     rate = f", at {format_flops(summary.work.flops_per_s)}/s" if summary.work.flops_per_s else ""
     share = format_percent(explained_ns / max(summary.step_mean_ns, 1))
-    return f"{share} of it is explained by the model's work{rate}. "
+    return f". {share} of it is explained by the model's work{rate}"
 
 
 def _largest_unexplained(summary: Summary) -> LedgerEntry:

@@ -94,6 +94,14 @@ def test_a_wait_for_processors_does_not_count_as_a_slow_row(waiting: float, thre
     assert ("unexplained" in {one.state for one in summary.ledger if one.name == "1"}) is named
 
 
+def test_a_note_does_not_hide_what_a_step_consists_of() -> None:
+    healthy = layers(("0", 30, BYTES_IN_30_MS), ("1", 60, 2 * BYTES_IN_30_MS))
+    note = Finding("rollout", severity="note", why="It is there", next="keep it", name="collect")
+    text = " ".join(" ".join(render_card(replace(healthy, findings=(note,)))).split())
+    assert "Why It is there. Beside it, a step is forward 90.0 %, other 10.0 %; most of it in 1 (60.0 %)" in text
+    assert "No rule found anything" not in text
+
+
 def test_a_healthy_verdict_says_what_the_work_explains() -> None:
     text = " ".join(" ".join(render_card(layers(("0", 30, BYTES_IN_30_MS), ("1", 60, 2 * BYTES_IN_30_MS)))).split())
     assert text.startswith(
