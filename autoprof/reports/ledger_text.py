@@ -75,10 +75,12 @@ def _longest(summary: Summary) -> list[tuple[str, float]]:
 
 
 def _work(summary: Summary) -> str:
-    """Phrase the share of the step that the model's work explains; empty where it was not counted."""
+    """Phrase the share of the step that the model's work explains; empty where FLOPs are switched off."""
     explained_ns = sum(one.ns for one in summary.ledger if one.state == "arithmetic")
-    if summary.work is None or not explained_ns:
+    if summary.work is None:
         return ""
+    if not explained_ns:
+        return ". Whether the model's work explains it is not known: FLOPs were not counted"
     rate = f", at {format_flops(summary.work.flops_per_s)}/s" if summary.work.flops_per_s else ""
     share = format_percent(explained_ns / max(summary.step_mean_ns, 1))
     return f". {share} of it is explained by the model's work{rate}"

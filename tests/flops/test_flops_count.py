@@ -45,6 +45,26 @@ def test_a_recurrent_layer_costs_its_matrices_at_every_time_step(layer):
     assert counted(model, torch.randn(5, 3, 4)).flops(phases=F) == 2 * 5 * 3 * matrices
 
 
+@pytest.mark.parametrize(
+    ("transform", "flops"),
+    [
+        (lambda x: torch.fft.fft(x.to(torch.complex64)).real, 5.0 * 3 * 64 * 6),
+        (lambda x: torch.fft.fft2(x.view(3, 8, 8)).real, 5.0 * 3 * 64 * 6),
+        (lambda x: torch.fft.rfft(x).real, 2.5 * 3 * 64 * 6),
+        (lambda x: torch.fft.irfft(torch.fft.rfft(x), n=64), 2 * 2.5 * 3 * 64 * 6),
+    ],
+    ids=["complex", "of two dimensions", "real", "back to real"],
+)
+def test_a_fourier_transform_costs_n_log_n(transform, flops):
+    """Of N points: 5 N log2 N, half of it where they are real."""
+
+    class Spectrum(nn.Module):
+        def forward(self, x):
+            return transform(x)
+
+    assert counted(Spectrum(), torch.ones(3, 64)).flops(phases=F) == flops
+
+
 def test_reentrant_checkpointing_recomputes_the_whole_block():
     """The recompute is a phase of its own, by module, and equals the block's forward."""
     count = counted(GPT(again="reentrant"), tokens())

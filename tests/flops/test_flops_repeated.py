@@ -126,6 +126,55 @@ def test_the_figures_are_those_of_a_count_of_each_call(model: nn.Module, given: 
     assert count == each
 
 
+LAYERS = {
+    "GRU": nn.GRU(4, 8, batch_first=True),
+    "GRU of two layers, both directions": nn.GRU(4, 8, 2, bidirectional=True),
+    "RNN": nn.RNN(4, 8),
+    "fused LSTM": nn.LSTM(4, 8, 2, batch_first=True, dropout=0.1),
+    "LSTM with a projection": nn.LSTM(4, 8, proj_size=3),
+}
+
+
+class Classifier(nn.Module):
+    """A recurrent layer whose last output is used, from a start that has a gradient."""
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.embed, self.layer = nn.Linear(4, 4), layer
+        self.head = nn.Linear((layer.proj_size or layer.hidden_size) * (1 + layer.bidirectional), 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.layer(input=self.embed(x))[0][:, -1])
+        return out
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+def test_a_recurrent_layer_has_the_figures_of_each_step(layer: nn.RNNBase) -> None:
+    """FLOPs are equal. The first step adds no gradient to that of a step before: one operator in some hundred."""
+    call = call_of(Classifier(layer), torch.ones(40, 40, 4))
+    count = count_call(Classifier(layer), call)
+    each, _ = count_once(Classifier(layer), call, lambda: True, repeats=False)
+    assert count.reason is None
+    assert count.rows == each.rows
+    for phase in (Phase.FORWARD, Phase.BACKWARD):
+        part = "layer", phase
+        assert count.operators[part] == pytest.approx(each.operators[part], rel=0.01)
+        assert count.moved.get(part, 0) == pytest.approx(each.moved.get(part, 0), rel=0.01)
+
+
+def test_a_recurrent_layer_takes_as_many_operators_whatever_its_length() -> None:
+    asked = []
+
+    def operators(steps: int) -> int:
+        asked.clear()
+        model = Classifier(nn.GRU(4, 8))
+        assert count_call(model, call_of(model, torch.ones(steps, 3, 4)), lambda: not asked.append(1)).reason is None
+        return len(asked)
+
+    assert operators(400) == operators(4)
+
+
 @pytest.mark.parametrize("cells", [1, 400])
 def test_a_loop_over_400_cells_takes_hardly_more_operators_than_two(cells: int) -> None:
     """Each further call asks nothing: its operators are not run."""

@@ -31,7 +31,6 @@ class Does(nn.Module):
         (lambda y: y[y > 0], "a shape depends on values: aten.nonzero"),
         (lambda y: y + float(y.max().item()), "its work depends on values: aten._local_scalar_dense"),
         (lambda y: torch.linalg.svd(y)[1], "no formula for aten._linalg_svd"),
-        (lambda y: torch.fft.fft(y).real, "no formula for aten._fft_"),
         (lambda y: torch.cdist(y, y), "aten._cdist_forward (1 times)"),
         (lambda y: (y.to(torch.complex64) @ torch.ones(4, 4, dtype=torch.complex64)).real, "of complex numbers"),
     ],

@@ -58,7 +58,8 @@ def judge(run: Evidence) -> Finding | None:
         )
     return found.finding(
         where,
-        "do this less often, or outside of the training step: in the loader's workers, on another thread"
+        "if the loss needs it, take fewer and larger operators; else do it less often, or outside of the training "
+        "step: in the loader's workers, on another thread"
         + (", every Nth step" if found.rare is None else "")
         + '; with autoprof.span("…"): gives it a row of its own',
         name=table.dominant,

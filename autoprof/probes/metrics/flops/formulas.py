@@ -1,14 +1,15 @@
 """FLOPs of operators: torch's own formulas, those that it lacks, and the operators that need one.
 
 The convention is that of ``torch.utils.flop_counter``: matrix products, convolutions and attention count, a
-multiplication and an addition as two; elementwise operators and products of two vectors do not.
+multiplication and an addition as two; elementwise operators and products of two vectors do not. Fourier transforms
+count, too.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from math import prod
+from math import log2, prod
 from typing import Any, Final
 
 import torch
@@ -31,6 +32,10 @@ _HARMLESS_NAMES: Final = frozenset(
     }
 )  # fmt: skip
 """Names with such a word whose operators are not of a counted kind."""
+
+
+FOURIER: Final = "_fft_"
+"""The begin of the names of Fourier transforms, which take complex numbers, and few operations a byte."""
 
 
 def formulas() -> dict[Any, Formula]:
@@ -90,11 +95,23 @@ def _tokens(inputs: Any) -> int:
     return int(prod(inputs.shape[:-1]))
 
 
+def _fourier(signal: Any, dim: Any, flops: float) -> int:
+    """Count ``flops`` times N log2 N for each transform of N points: 5 of complex points, 2.5 of real ones.
+
+    Those are the operations of the radix-2 algorithm (Cooley and Tukey 1965), by which benchFFT rates all others.
+    """
+    points, size = prod(signal.shape[one] for one in dim), int(prod(signal.shape))
+    return round(flops * size * log2(max(points, 1)))
+
+
 _OWN: Final[dict[str, Formula]] = {
     "_cudnn_rnn": _cudnn_rnn,
     "_cudnn_rnn_backward": lambda *args, **_: 2 * _cudnn_rnn(*args),
     "mkldnn_rnn_layer": _mkldnn_rnn,
     "mkldnn_rnn_layer_backward": lambda *args, **_: 2 * _mkldnn_rnn(*args),
+    "_fft_c2c": lambda signal, dim, *_, **__: _fourier(signal, dim, 5.0),
+    "_fft_r2c": lambda signal, dim, *_, **__: _fourier(signal, dim, 2.5),
+    "_fft_c2r": lambda _signal, dim, *_, out_val, **__: _fourier(out_val, dim, 2.5),
 }
 
 _FLASH: Final = "_scaled_dot_product_flash_attention"

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from ....base.frame import Phase
 from .count_table import CountTable, Repeats
 from .flop_count import TOO_LONG, FlopKey, Kind, Uncountable
-from .formulas import Formula, is_heavy
+from .formulas import FOURIER, Formula, is_heavy
 from .unfused_attention import AttentionDetector
 
 _task = torch._C._current_graph_task_id
@@ -144,7 +144,7 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._created += map(ref, made)
         if not func.is_view and (not self.in_backward or _task() != _NOT_IN_BACKWARD):  # else it makes the gradients
             phase, owner = self._owner()
-            if formula is None:  # products read each byte for many operations
+            if formula is None or name.startswith(FOURIER):  # products read each byte for many operations
                 owner.table.moved[owner.fqn, phase] += _bytes_moved(name, args, made)
             owner.table.operators[owner.fqn, phase] += len(made) * _groups(func, args)
         flops = 0 if formula is None else formula(*args, **kwargs, out_val=result)
@@ -172,6 +172,8 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _count(self, packet: str, name: str, args: Any, flops: int) -> None:
         dtype = next((arg.dtype for arg in args if isinstance(arg, Tensor)), None)
+        if dtype is not None and name.startswith(FOURIER):
+            dtype = dtype.to_real()
         if dtype is None or dtype.is_complex:  # a complex product is four real ones in some kernels, three in others
             self._owner()[1].table.uncounted[f"{packet} of complex numbers"] += 1
             return

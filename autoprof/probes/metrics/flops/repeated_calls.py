@@ -4,6 +4,9 @@ A loop over time calls one cell hundreds of times, and a transformer has many la
 are those of all. A call is repeated only where nothing can make it differ: its module is in the same state, or is
 another of the same structure; its arguments have the same shapes, and plain values are equal; no checkpoint encloses
 it, which would compare the tensors that it saves.
+
+A recurrent layer of torch is such a loop inside of one operator, and its operations are linear in the length of the
+sequence. It runs over two steps and over three, whatever the length.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map_only, tree_unflatten
 
 from .call_inputs import autocast_types
 from .count_table import CountTable, Repeats
@@ -30,6 +33,7 @@ _PLAIN: Final = (
     type, FunctionType, BuiltinFunctionType,
 )  # fmt: skip
 """Types whose values are equal only where they have the same effect on operations."""
+_RECURRENT: Final = (nn.RNN.forward, nn.LSTM.forward, nn.GRU.forward)
 _BY_TORCH: Final = frozenset(vars(nn.Module()))
 """Attributes that each module has; of these only ``training`` changes its operations."""
 _has_saving_hooks: Final = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _tracing: None)
@@ -53,6 +57,20 @@ class _TensorShape(NamedTuple):
 
     def empty(self) -> Tensor:
         return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
+
+
+class _Stretch(torch.autograd.Function):
+    """Stands in the graph between tensors of some shapes and tensors of others."""
+
+    @staticmethod
+    def forward(ctx: Any, calls: _RepeatedCalls, made: tuple[_TensorShape, ...], *given: Tensor) -> Any:
+        ctx.calls, ctx.shapes = calls, [_shape_of(one) for one in given]
+        return tuple(one.empty() for one in made)
+
+    @staticmethod
+    def backward(ctx: Any, *_gradients: Any) -> Any:
+        wanted = zip(ctx.shapes, ctx.needs_input_grad[2:], strict=True)
+        return None, None, *(ctx.calls.gradient(one) if need else None for one, need in wanted)
 
 
 class _Repeat(torch.autograd.Function):
@@ -116,7 +134,44 @@ class _RepeatedCalls:
         inside = [fqns.get(id(one), "") for one in module.modules()]
         is_closed = all(one == fqn or one.startswith(f"{fqn}.") for one in inside)
         structure = self._structure(module) if is_closed else id(module)
-        vars(module)["forward"] = self._wrap(fqn, module, structure, module.forward)
+        run = module.forward
+        if isinstance(module, nn.RNNBase) and getattr(run, "__func__", None) in _RECURRENT:
+            run = self._over_time(fqn, module, run)
+        vars(module)["forward"] = self._wrap(fqn, module, structure, run)
+
+    def _over_time(self, fqn: str, module: nn.RNNBase, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a ``forward`` that counts ``n`` steps as ``n - 2`` times three without ``n - 3`` times two."""
+
+        def forward(input: Any, hx: Any = None) -> Any:  # as torch names them
+            is_sequence = isinstance(input, Tensor) and input.dim() > 1  # else it is packed, or wrong
+            time = int(is_sequence and module.batch_first and input.dim() == 3)
+            if not is_sequence or input.shape[time] <= 3 or self._counter.in_backward:
+                return run(input, hx)
+            steps, outer, weights = input.shape[time], self._counter.table, module._flat_weights
+            (three,) = self._stretch([_shape_of(input, time, 3)], [input])
+            with self._counter.unseen():
+                # Of its own tensors: sums of the gradients of both runs are none of the model's.
+                two, own, start = tree_map_only(Tensor, _leaf, (three.narrow(time, 0, 2), weights, hx))
+            found: list[Tensor] = []
+            for times, parameters, *given in ((3 - steps, own, two, start), (steps - 2, weights, three, hx)):
+                table, module._flat_weights = CountTable(), parameters
+                try:
+                    with self._counter.counting_in(table):
+                        leaves, structure = tree_flatten(run(*given))
+                finally:
+                    module._flat_weights = weights
+                repeats = outer.repeat(table, fqn, fqn)
+                repeats.forward = repeats.backward = times
+                found += leaves
+            half = len(found) // 2
+            made = [_shape_of(found[half], time, steps), *map(_shape_of, found[half + 1 :])]
+            return tree_unflatten(self._stretch(made, found), structure)
+
+        return forward
+
+    def _stretch(self, made: Iterable[_TensorShape], given: Iterable[Tensor]) -> list[Tensor]:
+        with self._counter.unseen(), self._counter.counting_in(CountTable()):
+            return list(_Stretch.apply(self, tuple(made), *given))  # type: ignore[no-untyped-call]
 
     def _structure(self, module: nn.Module) -> int:
         """Return the number of a module's structure: modules of one number have the same operations."""
@@ -197,8 +252,18 @@ def _sums(fqn: str, module: nn.Module) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _shape_of(tensor: Tensor) -> _TensorShape:
-    return _TensorShape(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device, tensor.requires_grad)
+def _shape_of(tensor: Tensor, time: int = 0, steps: int | None = None) -> _TensorShape:
+    """Return the shape of a tensor, or of one with another number of ``steps`` in the dimension ``time``."""
+    shape, stride = list(tensor.shape), list(tensor.stride())
+    if steps is not None:
+        inner = shape[time] * stride[time]
+        stride = [one // shape[time] * steps if one >= inner and one else one for one in stride]
+        shape[time] = steps
+    return _TensorShape(tuple(shape), tuple(stride), tensor.dtype, tensor.device, tensor.requires_grad)
+
+
+def _leaf(tensor: Tensor) -> Tensor:
+    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 def _is_plain(value: Any) -> bool:
