@@ -140,6 +140,19 @@ def test_the_models_of_a_gan_are_one_run_under_the_names_of_the_program(training
     assert {"generator", "critic"} <= names(summary)
 
 
+def test_two_models_train_as_one_to_the_end(trainings: Trainings) -> None:
+    """The module that joins them is not collected: the rows of its cut are chosen by it."""
+    first, second = (
+        nn.Sequential(nn.Sequential(*(nn.Linear(width, width + 1) for width in range(begin, begin + 12))))
+        for begin in (4, 16)
+    )
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+    train(lambda x: second(first(x)), optimizer, 1)
+    gc.collect()
+    train(lambda x: second(first(x)), optimizer, 6)
+    assert recorded(trainings).notes == ()
+
+
 def test_models_that_an_object_holds_have_the_names_of_its_attributes(trainings: Trainings) -> None:
     """An agent's actor and critic are ``actor`` and ``critic``; its target network is not recorded."""
 
@@ -283,3 +296,16 @@ def test_the_model_of_each_training_is_freed_when_the_program_drops_it(trainings
         assert [[one() is None for one in pair] for pair in references] == [[True] * 2] * 3
     finally:
         gc.enable()
+
+
+def test_two_models_are_freed_when_the_program_drops_them(trainings: Trainings) -> None:
+    """The module that joins them does not hold them."""
+    train(warm := mlp(2), torch.optim.Adam(warm.parameters()))  # torch keeps the objects of the first step of a process
+    models = [mlp(3), mlp(5)]
+    optimizer = torch.optim.SGD([*models[0].parameters(), *models[1].parameters()], lr=0.1)
+    train(lambda x: models[1](models[0](x)), optimizer)
+    references = [weakref.ref(model) for model in models]
+    models.clear()
+    del optimizer
+    gc.collect()
+    assert [one() for one in references] == [None, None]

@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from types import FrameType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from torch import nn
 
@@ -16,12 +17,14 @@ from ...base.process.ranks import world_size
 
 
 class Models(nn.Module):
-    """Several models that one program trains together, such as the generator and the discriminator of a GAN."""
+    """Several models that one program trains together, such as the generator and the discriminator of a GAN.
+
+    It does not keep them alive.
+    """
 
     def __init__(self, models: Mapping[str, nn.Module]) -> None:
         super().__init__()
-        for name, model in models.items():
-            self._modules[name] = model
+        self._modules: Any = WeakValueDictionary(models)
 
 
 def find_models(trained: AbstractSet[int], called: nn.Module | None) -> list[nn.Module]:

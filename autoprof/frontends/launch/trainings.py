@@ -24,7 +24,7 @@ from ...capture.compiler import around_compiler
 from ...capture.handle import Handle
 from ...errors import AutoprofError
 from .announced import Announced
-from .models import calling_frame, find_models, join_models
+from .models import Models, calling_frame, find_models, join_models
 from .settings import LaunchSettings
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Trainings:
         self._first_called: weakref.ref[nn.Module] | None = None
         self.session: Session | None = None
         """The session of the present training."""
+        self._joined: Models | None = None
+        """The module that holds the session's models, where there are several: only this class keeps it alive."""
         self._covered: frozenset[int] = frozenset()
         """The parameters of the session's models, by id."""
         self._opened = self._stepped = self._failed = False
@@ -165,6 +167,7 @@ class Trainings:
             return
         self.close()
         model = join_models(models, calling_frame())
+        self._joined = model if isinstance(model, Models) else None
         self._number += 1
         count = sum(1 for ref in self._optimizers if ref() is not None)
         # Optimizers that step in turn; more of them step inside the backward, one for each parameter.
@@ -189,6 +192,7 @@ class Trainings:
         session, self.session = self.session, None
         if session is not None:
             session.close()
+        self._joined = None
 
     def _config(self) -> Config:
         from ...sinks import load_config
