@@ -18,6 +18,7 @@ CHECKOUTS: Final = Path(os.environ.get("EVIDENCE_CHECKOUTS", BUILD / "checkouts"
 _COST: Final = ("capture", "base", "resolve", "session", "base/stats", "sinks")
 _PROGRAMS: Final = ("capture", "probes/metrics", "resolve", "session", "base/stats", "targets", "diagnose")
 _ZOO: Final = ("torchvision", "timm", "transformers", "diffusers")
+_SCRIPTS: Final = (*_ZOO, "accelerate", "datasets", "evaluate", "gymnasium", "lightning", "sklearn", "trl", "tyro")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Part:
         if packages:
             return f"the packages {', '.join(packages)}"
         if self.name == "scripts" and not CHECKOUTS.is_dir():
-            return f"the checkouts of {CHECKOUTS} (EVIDENCE_CHECKOUTS is another folder)"
+            return f"the checkouts that python -m benchmarks.scripts.prepare {CHECKOUTS} makes"
         return ""
 
 
@@ -155,6 +156,7 @@ PARTS: Final = (
         f"benchmarks.scripts --checkouts {CHECKOUTS} --page {{page}} --raw {{raw}}",
         ("frontends/launch", "session", "targets"),
         6,
+        packages=_SCRIPTS,
     ),
     Part("gpu", "What does it cost on a GPU?", "benchmarks.gpu --page {page} --raw {raw}",
          (*_COST[:-1], "devices"), 9, "--device sim --quick", needs=GPU),

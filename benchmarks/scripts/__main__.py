@@ -24,10 +24,10 @@ from .report import is_right, page
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the scripts and write the page. Return 1 where one gives no result or its steps are wrong."""
     made = parser("benchmarks.scripts", __doc__)
-    made.add_argument("--checkouts", type=Path, required=True, help="a folder with each repository, and data/")
+    made.add_argument("--checkouts", type=Path, required=True, help="the folder that benchmarks.scripts.prepare filled")
     made.add_argument("--python", default=sys.executable, help="a Python with the packages of the scripts")
     made.add_argument("--only", metavar="PATTERN", default="", help="scripts whose name the expression finds")
-    made.add_argument("--limit", type=float, default=90, help="seconds a script may take (default: %(default)s)")
+    made.add_argument("--limit", type=float, default=180, help="seconds a script may take (default: %(default)s)")
     options = made.parse_args(arguments)
     results: dict[str, Any] = {}
     pattern = "^MNIST" if options.quick else options.only
@@ -45,9 +45,9 @@ def run(script: Script, checkouts: Path, python: str, limit_s: float) -> dict[st
 
     Where it ends with an error it runs again, bare, which says whether the error is the script's own.
     """
-    checkout = checkouts / script.repository.partition("/")[2]
+    checkout = checkouts / script.checkout
     if not checkout.is_dir():
-        return {"error": "no checkout"}
+        return {"error": "no checkout: python -m benchmarks.scripts.prepare makes it"}
     out = checkouts / "out" / re.sub(r"\W+", "_", script.name)
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -59,7 +59,7 @@ def run(script: Script, checkouts: Path, python: str, limit_s: float) -> dict[st
         **os.environ, "COUNTER_FOLDER": str(out), "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1",
     }  # fmt: skip
-    arguments = [one.format(**folders) for one in script.arguments]
+    arguments = [one.format(**folders) for one in script.command.split()]
     place = script.folder.format(**folders) or checkout
 
     def status(*prefix: str) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -36,7 +35,7 @@ def page(results: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", "## Where do the scripts come from?", "")
     yield from markdown(("script", "source", "data"), map(_source, SCRIPTS))
     yield from ("", "## How were they called?", "", "```")
-    yield from (f"autoprof run {shlex.join(script.arguments)}" for script in SCRIPTS)
+    yield from (f"autoprof run {script.command}" for script in SCRIPTS)
     yield "```"
 
 

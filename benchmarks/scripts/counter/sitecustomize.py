@@ -6,13 +6,19 @@ import os
 from contextlib import suppress
 
 
-def _count(folder: str) -> None:
+def define_torchvision_operators() -> None:
+    """Define the operators without which a torchvision that was built for another torch cannot be imported."""
     import torch
-    from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    for name in ("nms", "qnms"):  # a torchvision built for another torch imports once these are there
+    for name in ("nms", "qnms"):
         with suppress(Exception):
             torch.library.define(f"torchvision::{name}", "(Tensor a, Tensor b, float c) -> Tensor")
+
+
+def _count(folder: str) -> None:
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    define_torchvision_operators()
     counts: dict[int, int] = {}
     process = os.getpid()
 
