@@ -94,7 +94,7 @@ class Trainings:
         finally:
             self._lock.release()
 
-    def _optimizer_stepped(self, optimizer: Any, *_call: Any) -> None:
+    def _optimizer_stepped(self, optimizer: Any, *call: Any) -> None:
         """Called after each optimizer step until the first session: its module was not called, but its code was."""
         self._stepped = True
         hooks = torch_optimizer._global_optimizer_post_hooks
@@ -102,7 +102,10 @@ class Trainings:
             return
         with contain(self._give_up):
             called = None if self._first_called is None else self._first_called()
+            before = set(hooks)
             self._open(self._trained(), called)
+            for hook in [hook for key, hook in hooks.items() if key not in before]:
+                hook(optimizer, *call)  # torch has read the hooks of this step
 
     # The search.
 
