@@ -234,6 +234,8 @@ class WorkRow:
     """Bytes that the operators without FLOPs read and write, by phase."""
     operators: Mapping[str, int] = field(default_factory=dict)
     """Tensors that operators compute, by phase; a grouped convolution computes one for each group."""
+    python: Mapping[str, int] = field(default_factory=dict)
+    """Processor time of Python between the operators, by phase, in nanoseconds, where that is long; of a forward."""
 
 
 @dataclass(frozen=True, slots=True)

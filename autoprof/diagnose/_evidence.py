@@ -42,14 +42,15 @@ class LongStep(NamedTuple):
 
 
 class RowWork(NamedTuple):
-    """The work of a row in a step outside the rows in it: operations, bytes moved, and operators."""
+    """The work of a row in a step outside the rows in it: operations, bytes moved, operators, Python between them."""
 
     flops: float
     moved: float
     operators: float
+    python: float
 
 
-NO_WORK: Final = RowWork(0.0, 0.0, 0.0)
+NO_WORK: Final = RowWork(0.0, 0.0, 0.0, 0.0)
 
 
 def members(row: Row) -> int:
@@ -94,9 +95,14 @@ class RowCost(NamedTuple):
         return self.ns - self.explained_ns if is_beyond else 0.0
 
     @property
+    def python_ns(self) -> float:
+        """The time of Python between the operators."""
+        return 0.0 if self.work is None else min(self.work.python, self.ns)
+
+    @property
     def unexplained_ns(self) -> float:
         """The time that neither the work nor the backward explains: launching the operators of a loop is no work."""
-        return max(self.beyond_work_ns, self.beyond_backward_ns, self.pieces_ns)
+        return max(self.beyond_work_ns, self.beyond_backward_ns, self.pieces_ns, self.python_ns)
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,8 @@ class Evidence:
         work = next((one for one in found if one.name == name), None)
         if work is None:
             return None
-        return RowWork(*(sum(by.get(one, 0) for one in phases) for by in (work.flops, work.moved, work.operators)))
+        counts = (getattr(work, field) for field in RowWork._fields)
+        return RowWork(*(sum(by.get(one, 0) for one in phases) for by in counts))
 
     def self_time(self, rows: list[Row]) -> Interval:
         """Return the sum of the rows' self times in each step, in nanoseconds."""

@@ -46,9 +46,9 @@ def row_works(run: Evidence) -> dict[tuple[str, Phase], RowWork]:
         inner = sum(counts[child].get(phase, 0) for child in inside[name])
         return max(counts[name].get(phase, 0) - inner, 0)
 
-    flops, moved, operators = ({name: getattr(row, field) for name, row in rows.items()} for field in RowWork._fields)
+    kinds = [{name: getattr(row, field) for name, row in rows.items()} for field in RowWork._fields]
     return {
-        (row.name, row.phase): RowWork(*(own(counts, row.name, row.phase) for counts in (flops, moved, operators)))
+        (row.name, row.phase): RowWork(*(own(counts, row.name, row.phase) for counts in kinds))
         for row in _module_rows(run)
         if row.name in rows and row.phase in phases
     }

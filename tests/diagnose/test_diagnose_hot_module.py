@@ -157,6 +157,16 @@ def test_the_time_of_a_loop_is_shared_between_its_launches_and_its_arithmetic() 
     assert finding.gain_ns == pytest.approx(15 * MS, rel=0.02)
 
 
+def test_code_that_runs_between_the_operators_of_a_module_is_found() -> None:
+    """A table that a loop in Python makes: the bytes that its operators move could take as long, and hide it."""
+    table = WorkRow("table", {}, moved={"forward": 30_000_000}, operators={"forward": 5}, python={"forward": 25 * MS})
+    rows = (table, WorkRow("layer", {"forward": 280 * MFLOP}, operators={"forward": 1}))
+    summary = run({"table": 30, "layer": 70}, work=Work(flops={"forward": 280 * MFLOP}, rows=rows))
+    finding = finding_of(summary, "hot-module")
+    assert (finding.name, finding.gain_ns) == ("table", pytest.approx(25 * MS, rel=0.02))
+    assert "25.0 ms of it is code of the program that runs between its operators" in finding.why
+
+
 def test_the_operators_of_many_layers_are_no_loop() -> None:
     """A hundred layers in one row, with twenty operators each."""
     layers = {f"h.{at}": 1.0 for at in range(100)}

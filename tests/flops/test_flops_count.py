@@ -4,13 +4,13 @@ import copy
 
 import pytest
 import torch
-from flops_models import GPT, Block, ResNet, counted, self_flops, tokens
+from flops_models import GPT, Block, ResNet, call_of, counted, self_flops, tokens
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from autoprof.base.frame import Phase
-from autoprof.probes.metrics.flops import Kind
+from autoprof.probes.metrics.flops import Kind, count_call
 
 F, B, R = Phase.FORWARD, Phase.BACKWARD, Phase.RECOMPUTE
 
@@ -191,3 +191,36 @@ def test_an_operator_moves_the_bytes_that_it_reads_and_writes():
     assert counted(nn.Linear(5, 7), torch.randn(3, 5)).moved.get(("", F), 0) == 0
     assert counted(nn.Flatten(), torch.randn(3, 5, 2)).moved.get(("", F), 0) == 0
     assert counted(nn.Embedding(1000, 8), torch.zeros(3, dtype=torch.long)).moved["", F] == 4 * 2 * 3 * 8
+
+
+class Prepares(nn.Module):
+    """A module whose own code takes a time before its first operator, and after the last one."""
+
+    now_ns = 0
+
+    def __init__(self, before_ms, after_ms):
+        super().__init__()
+        self.layer, self.times = nn.Linear(4, 4), (before_ms, after_ms)
+
+    def forward(self, x):
+        Prepares.now_ns += round(self.times[0] * 1e6)
+        y = self.layer(x)
+        Prepares.now_ns += round(self.times[1] * 1e6)
+        return y
+
+
+def python_of(model):
+    call = call_of(model, torch.ones(2, 4))
+    return {
+        fqn: ns / 1e6 for (fqn, _), ns in count_call(model, call, processor_ns=lambda: Prepares.now_ns).python.items()
+    }
+
+
+def test_code_between_operators_is_measured_in_its_module():
+    """Where it takes a millisecond or more; the code of torch, and that around each operator, takes less."""
+    assert python_of(nn.Sequential(Prepares(8, 3), Prepares(0.9, 0), nn.Linear(4, 4))) == {"0": 11}
+
+
+def test_code_between_operators_is_multiplied_with_the_calls():
+    layer = Prepares(8, 0)
+    assert python_of(nn.Sequential(layer, layer, layer)) == {"0": 24}

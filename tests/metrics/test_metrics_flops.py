@@ -41,9 +41,9 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     made: list[Any] = []
     count_call = flop_meter.count_call
 
-    def noted(model: nn.Module, call: Any, goes_on: Any) -> Any:
+    def noted(model: nn.Module, call: Any, *clocks: Any) -> Any:
         made.append(call)
-        return count_call(model, call, goes_on)
+        return count_call(model, call, *clocks)
 
     monkeypatch.setattr(flop_meter, "count_call", noted)
     return made
@@ -147,9 +147,9 @@ def test_a_count_is_in_the_overhead_of_the_step_that_it_lengthens(
     pass_on_each_step(monkeypatch)
     sink, processor, count_call = ListSink(), FakeClock(), flop_meter.count_call
 
-    def count_slowly(model: nn.Module, call: Any, goes_on: Any) -> Any:
+    def count_slowly(model: nn.Module, call: Any, *clocks: Any) -> Any:
         processor.advance(STEP_NS)
-        return count_call(model, call, goes_on)
+        return count_call(model, call, *clocks)
 
     monkeypatch.setattr(builder, "Account", lambda *_clock: Account(processor.read))
     monkeypatch.setattr(flop_meter, "count_call", count_slowly)

@@ -14,6 +14,7 @@ Finds, above a bound:
   x, and 10 % of the step beyond its work.
 - one that launches a hundred operators or more, as a loop in Python does, where launching takes most of its time: 15 %.
   Where the work is not counted, the nodes that autograd makes in one call are the least number of operators.
+- one in whose forward Python runs for long between two operators, as the count of its operators measures: 10 %.
 - one of the program's own classes, or one with hooks, whose forward takes longer than its backward: masks, statistics
   or hooks in its own code: 15 % of the step more, of all modules with hooks together.
 """
@@ -55,9 +56,18 @@ IN_PIECES: Final = (
     "compute the whole batch, sequence or all heads in one operator in place of a loop in Python (torch.stack, "
     "torch.func.vmap, nn.LSTM or nn.GRU for a cell), or compile the loop"
 )
+IN_PYTHON: Final = (
+    "compute it once and keep it as a buffer, or outside of the forward, or with operators on whole tensors in place "
+    "of loops in Python"
+)
 
 _NUMBER: Final = re.compile(rf"{SHARED_NAME.pattern}|\d+")
-_BOUNDS: Final = {"beyond_work_ns": MIN_SHARE, "beyond_backward_ns": MAX_BESIDE, "pieces_ns": MAX_BESIDE}
+_BOUNDS: Final = {
+    "beyond_work_ns": MIN_SHARE,
+    "beyond_backward_ns": MAX_BESIDE,
+    "pieces_ns": MAX_BESIDE,
+    "python_ns": MIN_SHARE,
+}
 """The bound of each kind of time that the ledger leaves open (``RowCost``)."""
 _OWNED: Final = {Phase.DATA, Phase.H2D, Phase.COMM, Phase.OPTIMIZER}
 """Phases with a rule of their own."""
@@ -354,7 +364,7 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
     if not isinstance(judged, ExceededBound):
         return judged
     own_ns, several = hot.ns.middle, costs[hot.name]
-    flops, moved, _ = (sum(one) for one in zip(*(cost.work or NO_WORK for cost in several), strict=True))
+    flops, moved, _, _ = (sum(one) for one in zip(*(cost.work or NO_WORK for cost in several), strict=True))
     is_counted = any(cost.work for cost in several)
     operators = round(sum(cost.operators for cost in several))
     if kind == "pieces_ns":
@@ -362,6 +372,8 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
         often = f", in {calls} calls" if calls > 1 else ""
         small = f"{'' if is_counted else 'at least '}{count(operators, 'small operator')}"
         because = f"it launches {small}{often}, as a loop in Python does, and launching takes most of the time"
+    elif kind == "python_ns":
+        because = f"{format_ms(ns.middle)} of it is code of the program that runs between its operators"
     elif kind == "beyond_work_ns":
         because = (
             f"its work explains {format_ms(own_ns - ns.middle)} of it: {format_flops(flops)}, {format_bytes(moved)} "
@@ -373,7 +385,7 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
     return judged.finding(
         f"{hot.name} itself takes {format_ms(own_ns)} of the step ({format_percent(own_ns / run.step_time.middle)}): "
         f"{because}{_lines(run, hot, judged.share)}",
-        IN_PIECES if kind == "pieces_ns" else IN_ITS_CODE,
+        {"pieces_ns": IN_PIECES, "python_ns": IN_PYTHON}.get(kind, IN_ITS_CODE),
         name=hot.name,
         gain_ns=ns.middle / 2 if kind == "pieces_ns" else ns.middle,
         evidence={"flops": round(flops), "moved_bytes": round(moved), "operators": operators} if is_counted else {},

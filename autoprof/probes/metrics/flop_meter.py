@@ -120,7 +120,7 @@ class FlopMeter:
             with allowance.work():
                 spent_ns = allowance.spent_ns
                 wanted = replace(self._shapes[call.shape], backward=call.backward)
-                count = count_call(model, wanted, lambda: allowance.affords(0))
+                count = count_call(model, wanted, lambda: allowance.affords(0), allowance.processor_ns)
         finally:
             recorder.active = active
         took_ns = allowance.spent_ns - spent_ns
@@ -172,9 +172,10 @@ class FlopMeter:
         if all(call in counts for sequence in self._steps for call in sequence):
             mean = weighted_sum((counts[call], n / whole) for sequence, n in self._steps.items() for call in sequence)
             for name, part in _parts(mean, self._names).items() if mean.reason is None else ():
-                known = (_by_phase(part), _counts_by_phase(part.moved), _counts_by_phase(part.operators))
-                flops, moved, operators = ({"forward": by.get("forward", 0)} for by in known)
-                yield WorkRow(name, flops, moved=moved, operators=operators)
+                one = _row(name, part)
+                known = one.flops, one.moved, one.operators, one.python
+                flops, moved, operators, python = ({"forward": by.get("forward", 0)} for by in known)
+                yield WorkRow(name, flops, moved=moved, operators=operators, python=python)
 
     def _work(self, summary: Summary) -> Work:
         mean, parts = self._mean_step()
@@ -222,24 +223,26 @@ def _rows(
             continue
         found = _rates(work, line, summary.steps, device)
         double = sum(count for kind, count in work.kinds().items() if kind.dtype == "float64")
-        yield WorkRow(
-            name,
-            flops,
-            found.model_flops_per_s,
-            found.mfu,
-            found.hfu,
-            double,
-            _counts_by_phase(work.moved),
-            _counts_by_phase(work.operators),
+        yield replace(
+            _row(name, work),
+            flops=flops,
+            flops_per_s=found.model_flops_per_s,
+            mfu=found.mfu,
+            hfu=found.hfu,
+            double_flops=double,
         )
+
+
+def _row(name: str, work: FlopCount) -> WorkRow:
+    moved, operators, python = map(_counts_by_phase, (work.moved, work.operators, work.python))
+    return WorkRow(name, _by_phase(work), moved=moved, operators=operators, python=python)
 
 
 def _members(summary: Summary, work: FlopCount) -> Iterable[WorkRow]:
     """Yield the work of the slowest module of each shared row, with all inside it."""
     slowest = {row.slowest.fqn for row in summary.rows if row.slowest is not None}
     for fqn, part in _parts(work, {fqn: (fqn,) for fqn in sorted(slowest)}).items():
-        moved, operators = _counts_by_phase(part.moved), _counts_by_phase(part.operators)
-        yield WorkRow(fqn, _by_phase(part), moved=moved, operators=operators)
+        yield _row(fqn, part)
 
 
 def _kinds(work: FlopCount, device: DevicePeak) -> Iterable[WorkKind]:
@@ -286,9 +289,9 @@ def _parts(work: FlopCount, names: Mapping[str, Iterable[str]]) -> dict[str, Flo
     for key, flops in work.rows.items():
         for name in _names_around(key.fqn, names):
             found[name][key] = flops
-    moved, operators = (_of_names(counts, names) for counts in (work.moved, work.operators))
+    moved, operators, python = (_of_names(counts, names) for counts in (work.moved, work.operators, work.python))
     every = {name: None for several in names.values() for name in several}
-    return {name: FlopCount(found[name], moved[name], operators[name]) for name in every}
+    return {name: FlopCount(found[name], moved[name], operators[name], python[name]) for name in every}
 
 
 def _of_names(

@@ -43,26 +43,36 @@ REASON_LIMIT: Final = 300
 """The longest reason, in characters; torch's own messages fill pages."""
 
 
-def count_call(model: nn.Module, call: ModelCall, goes_on: Callable[[], bool] = lambda: True) -> FlopCount:
+def count_call(
+    model: nn.Module,
+    call: ModelCall,
+    goes_on: Callable[[], bool] = lambda: True,
+    processor_ns: Callable[[], int] = lambda: 0,
+) -> FlopCount:
     """Count the FLOPs of one call. Never raises; a call that is not countable gives a result with a reason.
 
     Call it on the training thread, between two steps. It takes the time of some thousand operators on the host (0.15 ms
     each, measured), none on the device. Before each operator it asks whether it ``goes_on``, or stops with
-    ``TOO_LONG``.
+    ``TOO_LONG``. By ``processor_ns`` it measures the Python between operators.
     """
-    count, is_sound = count_once(model, call, goes_on, repeats=True)
-    return count if is_sound else count_once(model, call, goes_on, repeats=False)[0]
+    count, is_sound = count_once(model, call, goes_on, processor_ns, repeats=True)
+    return count if is_sound else count_once(model, call, goes_on, processor_ns, repeats=False)[0]
 
 
 def count_once(
-    model: nn.Module, call: ModelCall, goes_on: Callable[[], bool], *, repeats: bool
+    model: nn.Module,
+    call: ModelCall,
+    goes_on: Callable[[], bool] = lambda: True,
+    processor_ns: Callable[[], int] = lambda: 0,
+    *,
+    repeats: bool,
 ) -> tuple[FlopCount, bool]:
     """Count the FLOPs of one call, with ``repeats`` those of calls alike once; return whether that was possible."""
     mode = FakeTensorMode(allow_non_fake_inputs=False)
     # A kernel that asks for the address of a fake tensor gets an error. By default it gets null, and the kernel that
     # is launched on it takes the process's device with it.
     mode._allow_unsafe_data_ptr_access = False
-    counter = OperatorCounter(mode, goes_on)
+    counter = OperatorCounter(mode, goes_on, processor_ns)
     try:
         with outside_state_restored(model.modules()), _torch_muted():
             notes = _count(model, call, mode, counter, repeats=repeats)  # in its own frame: the copy ends with it
@@ -81,8 +91,10 @@ def count_once(
     is_sound = counter.stopped or not counter.repeats or (not reason and counter.are_repeats_sound)
     if reason and not counter.has_forward:
         return FlopCount(reason=reason, notes=notes), is_sound
-    tables = dict(whole.rows), dict(whole.moved), dict(whole.operators), dict(whole.attention)
-    return FlopCount(*tables, reason=reason or None, notes=notes), is_sound
+    return FlopCount(
+        dict(whole.rows), dict(whole.moved), dict(whole.operators), dict(whole.python), dict(whole.attention),
+        reason=reason or None, notes=notes,
+    ), is_sound  # fmt: skip
 
 
 def _count(
@@ -153,6 +165,7 @@ def _run(modules: Mapping[str, nn.Module], call: ModelCall, mode: FakeTensorMode
             for device in {*wanted, *autocast_types()}:  # the caller's autocast must not affect the copy
                 cast = torch.autocast(device, wanted.get(device), device in wanted, cache_enabled=False)
                 around.enter_context(cast)
+            counter.begin_python()
             output = module(*args, **kwargs)
         roots = [one for one in _tensors(output) if one.requires_grad and (one.is_floating_point() or one.is_complex())]
         if call.backward and roots:

@@ -31,6 +31,8 @@ class CountTable:
     moved: Counter[tuple[str, Phase]] = field(default_factory=Counter)
     """Bytes."""
     operators: Counter[tuple[str, Phase]] = field(default_factory=Counter)
+    python: Counter[tuple[str, Phase]] = field(default_factory=Counter)
+    """Nanoseconds between operators."""
     attention: Counter[tuple[str, bool]] = field(default_factory=Counter)
     uncounted: Counter[str] = field(default_factory=Counter)
     """Calls of operators without a formula."""
@@ -53,6 +55,7 @@ class CountTable:
             Counter(self.rows),
             Counter(self.moved),
             Counter(self.operators),
+            Counter(self.python),
             Counter(self.attention),
             Counter(self.uncounted),
         )
@@ -64,7 +67,9 @@ class CountTable:
         for key, flops in table.rows.items():
             renamed = key._replace(fqn=_rename(key.fqn, repeats))
             self.rows[renamed] += flops * _times(key.phase, repeats)
-        for mine, theirs in ((self.moved, table.moved), (self.operators, table.operators)):
+        for mine, theirs in (
+            (self.moved, table.moved), (self.operators, table.operators), (self.python, table.python)
+        ):  # fmt: skip
             for (fqn, phase), count in theirs.items():
                 mine[_rename(fqn, repeats), phase] += count * _times(phase, repeats)
         for fqn, (count, moved) in repeats.sums.items():

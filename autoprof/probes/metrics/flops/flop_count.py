@@ -55,6 +55,8 @@ class FlopCount:
     """Bytes that the operators without FLOPs of each innermost module read and write, by phase."""
     operators: Mapping[tuple[str, Phase], int] = field(default_factory=dict)
     """Tensors that operators compute, once for each group of a convolution, of each innermost module, by phase."""
+    python: Mapping[tuple[str, Phase], int] = field(default_factory=dict)
+    """Processor time that Python takes between two operators of each innermost module, in nanoseconds, by phase."""
     attention: Mapping[tuple[str, bool], int] = field(default_factory=dict)
     """Forward operations of unfused attention, by module and whether ``scaled_dot_product_attention`` computed it."""
     reason: str | None = None
@@ -81,6 +83,7 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
     rows: dict[FlopKey, float] = defaultdict(float)
     moved: dict[tuple[str, Phase], float] = defaultdict(float)
     operators: dict[tuple[str, Phase], float] = defaultdict(float)
+    python: dict[tuple[str, Phase], float] = defaultdict(float)
     attention: dict[tuple[str, bool], float] = defaultdict(float)
     reasons: dict[str, None] = {}
     notes: dict[str, None] = {}
@@ -94,6 +97,8 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
             moved[part] += size * weight
         for part, calls in count.operators.items():
             operators[part] += calls * weight
+        for part, took_ns in count.python.items():
+            python[part] += took_ns * weight
         for place, flops in count.attention.items():
             attention[place] += flops * weight
     if reasons:
@@ -103,6 +108,7 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
         whole_rows,
         {part: round(size) for part, size in moved.items()},
         {part: round(calls) for part, calls in operators.items()},
+        {part: round(took_ns) for part, took_ns in python.items()},
         {place: round(flops) for place, flops in attention.items()},
         notes=tuple(notes),
     )

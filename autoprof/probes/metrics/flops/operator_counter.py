@@ -25,6 +25,8 @@ from .unfused_attention import AttentionDetector
 
 _task = torch._C._current_graph_task_id
 _NOT_IN_BACKWARD: Final = -1
+MIN_PYTHON_NS: Final = 1_000_000
+"""The shortest time between two operators that counts: torch's own code between them takes a twentieth of it."""
 
 
 class _Owner(NamedTuple):
@@ -44,13 +46,17 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ``Uncountable``.
     """
 
-    def __init__(self, mode: FakeTensorMode, goes_on: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, mode: FakeTensorMode, goes_on: Callable[[], bool], processor_ns: Callable[[], int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.stopped = False
         """Whether the count was stopped; the model may catch the exception."""
         self.has_forward = False
         """Whether all of the forward was counted when the count was stopped."""
         self._goes_on = goes_on
+        self._processor_ns = processor_ns
+        self._since_ns = processor_ns()
+        """The time at which the last operator, or own work, ended."""
+        self._collections = _collections()
         self.whole = CountTable()
         """The operations of the call; those of repeated calls inside have tables of their own."""
         self._attention_detector = AttentionDetector()
@@ -100,6 +106,18 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             stack[-1] = outer
             self._mark(outer, _next_number())
 
+    def end_python(self) -> None:
+        """Count the time since the last operator as Python of the innermost module."""
+        took_ns = self._processor_ns() - self._since_ns
+        # Collecting garbage is no work of the module.
+        if took_ns >= MIN_PYTHON_NS and not self.in_backward and _collections() == self._collections:
+            owner = self._owner()[1]
+            owner.table.python[owner.fqn, Phase.FORWARD] += took_ns
+
+    def begin_python(self) -> None:
+        """Let the time count from now on: what was before is no work of the model."""
+        self._since_ns, self._collections = self._processor_ns(), _collections()
+
     @contextmanager
     def unseen(self) -> Iterator[None]:
         """Count no operator inside: it is none of the model's."""
@@ -124,10 +142,17 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return args[0].fake_device  # called twice for every operator
         if self._is_unseen:
             return func(*args, **(kwargs or {}))
+        self.end_python()
+        try:
+            return self._run(func, args, kwargs or {})
+        finally:
+            self.begin_python()
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator on fake tensors, and count it."""
         if not self._goes_on():  # a loop over time has thousands of operators in a few modules
             self.stopped, self.has_forward = True, self.in_backward
             raise Uncountable(TOO_LONG)
-        kwargs = kwargs or {}
         packet, namespace = func._overloadpacket, func.namespace
         if namespace == "prim" or packet._qualified_op_name.startswith("aten::sym_"):
             return func(*args, **kwargs)
@@ -206,11 +231,14 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._owners.append(owner)
 
     def _enter(self, fqn: str, module: nn.Module, args: Any) -> None:
+        self.end_python()
         place = _Owner(fqn, self._owner()[1].table)
         self._stacks.setdefault(_task() if self.in_backward else _NOT_IN_BACKWARD, []).append(place)
         self._mark(place, _next_number())
+        self.begin_python()
 
     def _leave(self, fqn: str, module: nn.Module, args: Any, output: Any) -> None:
+        self.end_python()
         error = sys.exc_info()[1]
         if error is not None and (self.failure is None or self.failure[0] is not error):
             self.failure = (error, fqn)
@@ -219,6 +247,7 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         stack.pop()
         outside = self._owners[0] if task == _NOT_IN_BACKWARD else self._owner_of_node()
         self._mark(stack[-1] if stack else outside, _next_number())
+        self.begin_python()
 
     def _all_fake(self, func: Any, value: Any) -> Any:
         """Return the arguments with fake tensors in the place of real ones, which are not part of the model."""
@@ -242,6 +271,11 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 _SELECTING: Final = {"embedding", "gather", "index", "index_select"}
 """Operators that read as much as they write, whatever the size of the table."""
+
+
+def _collections() -> int:
+    """Return how often all objects were searched for garbage, which takes a tenth of a second."""
+    return int(gc.get_stats()[-1]["collections"])
 
 
 def _groups(func: Any, args: Any) -> int:

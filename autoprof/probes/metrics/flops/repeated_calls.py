@@ -202,11 +202,14 @@ class _RepeatedCalls:
             casts = tuple(autocast_types()) if torch._C._is_any_autocast_enabled() else ()
             key = structure, module.training, given, str(layout), torch.is_grad_enabled(), casts
             known = self._outputs.get(key, self)
-            if isinstance(known, _Output):
-                return self._repeat(known, fqn, module, leaves)
             if known is None:
                 return run(*args, **kwargs)
-            return self._count(key, fqn, module, leaves, lambda: run(*args, **kwargs))
+            if isinstance(known, _Output):
+                output = self._repeat(known, fqn, module, leaves)
+            else:
+                output = self._count(key, fqn, module, leaves, lambda: run(*args, **kwargs))
+            self._counter.begin_python()
+            return output
 
         return forward
 
@@ -216,7 +219,9 @@ class _RepeatedCalls:
         state, table = _state(module), CountTable()
         outer = self._counter.table
         with self._counter.counting_in(table):
+            self._counter.begin_python()
             output = run()
+            self._counter.end_python()
         repeats = outer.repeat(table, fqn, fqn)
         repeats.forward += 1
         repeats.backward += 1
