@@ -7,7 +7,7 @@ collector tracks none of them. ``Span`` objects are built only by ``StepFrame.sp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Nanoseconds = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 TRAINING_LANE: Final = 0
 """The lane of the training thread, and of the autograd threads that work while it waits for them."""
@@ -309,6 +310,72 @@ class StepFrame:
     def phase_ns(self) -> dict[Phase, int]:
         """Return the self time of each phase and the rest as ``OTHER``; the values sum to ``step_ns``."""
         return phases_of_steps([self])[0]
+
+    def check(self) -> list[str]:
+        """Return each law that the step breaks as a sentence; none of a step whose account adds up.
+
+        A span lies in its parent, on the same lane, and those of one parent follow one another: on the host, and on
+        the device where it has a clock. No span, and no step, is shorter than the parts of it.
+        """
+        layout, lanes = self.layout, np.asarray(self.layout.lanes, dtype=np.int64)
+        timed, training = lanes >= 0, lanes == TRAINING_LANE
+        broken = list(_misplaced(layout, timed))
+        broken += _out_of_place(layout, timed, self.start_ns, self.host_ns, "")
+        broken += _sentences(
+            layout, timed & (self.start_ns + self.host_ns > self.duration_ns), "it ends after the step"
+        )
+        broken += _sentences(layout, timed & (self.start_ns < 0), "it begins before the step")
+        broken += _overlaps(layout, timed, self.start_ns, self.host_ns, "")
+        if self.device_duration_ns is not None and self.device_ns is not None and self.device_start_ns is not None:
+            end = self.device_start_ns + self.device_ns
+            broken += _out_of_place(layout, timed, self.device_start_ns, self.device_ns, " on the device")
+            broken += _sentences(
+                layout, training & (end > self.device_duration_ns), "it ends after the step on the device"
+            )
+            broken += _overlaps(layout, training, self.device_start_ns, self.device_ns, " on the device")
+            if self.host_bound_ns is not None:
+                waits = (self.host_bound_ns < 0) | (self.host_bound_ns > self.device_ns)
+                broken += _sentences(layout, timed & waits, "the device waits for longer than it takes")
+        broken += _sentences(layout, layout.self_ns(self.total_ns) < 0, "the spans in it take longer than itself")
+        if self.phase_ns()[Phase.OTHER] < 0:
+            broken.append(f"step {self.step}: its phases take longer than itself")
+        return broken
+
+
+def _misplaced(layout: Layout, timed: Flags) -> Iterator[str]:
+    parents, lanes = np.asarray(layout.parents, dtype=np.int64), np.asarray(layout.lanes, dtype=np.int64)
+    inner = parents >= 0
+    yield from _sentences(layout, inner & ~timed, "it has a parent, but no place in the step")
+    yield from _sentences(layout, inner & (parents >= np.arange(len(parents))), "it comes before its parent")
+    yield from _sentences(layout, inner & (lanes[parents] != lanes), "it is on another lane than its parent")
+
+
+def _out_of_place(layout: Layout, timed: Flags, start: Nanoseconds, length: Nanoseconds, clock: str) -> Iterator[str]:
+    parents, end = np.asarray(layout.parents, dtype=np.int64), start + length
+    inner = timed & (parents >= 0)
+    yield from _sentences(layout, timed & (length < 0), f"its time is negative{clock}")
+    yield from _sentences(layout, inner & (start < start[parents]), f"it begins before its parent{clock}")
+    yield from _sentences(layout, inner & (end > end[parents]), f"it ends after its parent{clock}")
+
+
+def _overlaps(layout: Layout, ordered: Flags, start: Nanoseconds, length: Nanoseconds, clock: str) -> Iterator[str]:
+    parents, lanes, end = (
+        np.asarray(layout.parents, dtype=np.int64),
+        np.asarray(layout.lanes, dtype=np.int64),
+        start + length,
+    )
+    order = np.lexsort((end, start, parents, lanes))
+    order = order[ordered[order]]
+    before, after = order[:-1], order[1:]
+    beside = (lanes[before] == lanes[after]) & (parents[before] == parents[after])
+    overlaps = np.zeros(len(parents), dtype=bool)
+    overlaps[after[beside & (start[after] < end[before])]] = True
+    yield from _sentences(layout, overlaps, f"it begins before the span beside it ends{clock}")
+
+
+def _sentences(layout: Layout, broken: Flags, law: str) -> Iterator[str]:
+    for at in np.flatnonzero(broken):
+        yield f"{layout.names[at]} {layout.phases[at]}: {law}"
 
 
 def phases_of_steps(frames: Sequence[StepFrame]) -> list[dict[Phase, int]]:

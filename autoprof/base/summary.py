@@ -8,7 +8,7 @@ from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from .frame import Phase
+from .frame import TRAINING_LANE, Phase
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -376,6 +376,35 @@ class Summary:
     def excluded_share(self) -> float:
         """The part of the wall time that belongs to no step."""
         return sum(one.total_ns for one in self.excluded) / max(self.wall_ns, 1)
+
+    def check(self) -> list[str]:
+        """Return each law that the statistics break as a sentence; none where they add up.
+
+        The phases make the recorded steps, and the ledger of the training thread the mean one. No row takes longer than
+        these steps, or than itself outside of the rows in it. No two findings promise the same time: together they
+        gain no more than the mean step and what is excluded.
+        """
+        broken = []
+        if sum(self.phases.values()) != self.total_step_ns:
+            broken.append("the phases do not make the recorded steps")
+        kinds = {one.kind for one in self.excluded}
+        owned_ns = sum(one.ns for one in self.ledger if one.name not in kinds)
+        if self.ledger and abs(owned_ns - self.step_mean_ns) > len(self.ledger):
+            broken.append("the owners of the ledger do not make the mean step")
+        excluded_ns = sum(one.total_ns for one in self.excluded) // max(self.all_steps, 1)
+        if sum(one.gain_ns or 0 for one in self.findings) > self.step_mean_ns + excluded_ns:
+            broken.append("the findings gain more than a step takes")
+        for row in self.rows:
+            where = f"{row.name} {row.phase}"
+            if not 0 <= row.self_ns <= row.total_ns:
+                broken.append(f"{where}: the rows in it take longer than itself")
+            if row.lane == TRAINING_LANE and row.total_ns > self.total_step_ns:
+                broken.append(f"{where}: it takes longer than the recorded steps")
+            if not 0 < row.steps <= self.steps:
+                broken.append(f"{where}: it has steps that the run has not")
+            if not row.min_ns <= row.mean_ns <= row.max_ns:
+                broken.append(f"{where}: its mean is beyond its shortest or longest step")
+        return broken
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:

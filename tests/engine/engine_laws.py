@@ -11,7 +11,6 @@ from bits import tensors_in
 from torch import Tensor, nn
 
 from autoprof import Phase, StepFrame
-from autoprof.base.frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE
 from autoprof.resolve import RawStep
 from autoprof.session.pipeline import Pipeline
 from autoprof.testing import FakeClock, ListSink, open_session
@@ -69,75 +68,9 @@ def pass_on_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_laws(frame: StepFrame) -> None:
-    """Assert what holds on every step: spans nest, parents close, phases and other make the step, exactly."""
-    spans, layout = frame.spans, frame.layout
-    total, own = frame.total_ns.tolist(), layout.self_ns(frame.total_ns).tolist()
-    children = [0] * len(spans)
-    for i, span in enumerate(spans):
-        if span.lane < 0:
-            assert span.parent is None
-            continue
-        assert span.host_ns >= 0
-        assert span.start_ns >= 0
-        assert span.start_ns + span.host_ns <= frame.duration_ns
-        if span.parent is not None:
-            parent = spans[span.parent]
-            assert span.parent < i
-            assert parent.lane == span.lane
-            assert parent.start_ns <= span.start_ns, (parent, span)
-            assert span.start_ns + span.host_ns <= parent.start_ns + parent.host_ns, (parent, span)
-            children[span.parent] += total[i]
-    for span, whole, inside, self_ns in zip(spans, total, children, own, strict=True):
-        assert inside + self_ns == whole
-        assert self_ns >= 0, span
-    phases = frame.phase_ns()
-    assert sum(phases.values()) == frame.step_ns
-    assert phases[Phase.OTHER] >= 0
-    _check_siblings(frame)
-    if frame.device_duration_ns is not None:
-        _check_device(frame)
-
-
-def _check_device(frame: StepFrame) -> None:
-    """Assert that spans nest on the device as they do on the host, each stream by itself, the step's in the step."""
-    on_device: list[tuple[int | None, int, int]] = []
-    for span in frame.spans:
-        if span.lane == LOGGED_LANE:
-            continue
-        if span.lane == UNTIMED_LANE:
-            assert span.device_ns is None
-            assert span.device_start_ns is None
-            assert span.host_bound is None
-            continue
-        assert span.device_ns is not None
-        assert span.device_start_ns is not None
-        assert span.host_bound_ns is not None
-        assert 0 <= span.host_bound_ns <= span.device_ns
-        end = span.device_start_ns + span.device_ns
-        if span.parent is not None:
-            parent = frame.spans[span.parent]
-            assert parent.device_start_ns is not None
-            assert parent.device_ns is not None
-            assert parent.device_start_ns <= span.device_start_ns
-            assert end <= parent.device_start_ns + parent.device_ns
-        if span.lane == TRAINING_LANE:
-            assert end <= (frame.device_duration_ns or 0)
-            on_device.append((span.parent, span.device_start_ns, end))
-    _check_disjoint(on_device)
-
-
-def _check_siblings(frame: StepFrame) -> None:
-    for lane in {span.lane for span in frame.spans if span.lane >= 0}:
-        spans = [span for span in frame.spans if span.lane == lane]
-        _check_disjoint([(span.parent, span.start_ns, span.start_ns + span.host_ns) for span in spans])
-
-
-def _check_disjoint(intervals: list[tuple[int | None, int, int]]) -> None:
-    """Assert that what has the same parent never overlaps."""
-    last: dict[int | None, int] = {}
-    for parent, start, end in sorted(intervals, key=lambda interval: interval[1:]):
-        assert start >= last.get(parent, 0)
-        last[parent] = end
+    """Assert that the step breaks no law of the account, and that its phases make it, exactly."""
+    assert frame.check() == []
+    assert sum(frame.phase_ns().values()) == frame.step_ns
 
 
 def count(frame: StepFrame, phase: Phase) -> Counter[str]:

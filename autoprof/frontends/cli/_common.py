@@ -19,7 +19,7 @@ RUNS: Final = "runs"
 """The default of the key ``output``, below the working directory."""
 EXIT_STATUS: Final = {
     0: "done",
-    1: "the answer is no: compare --fail-over proves a slow-down, doctor finds a danger",
+    1: "the answer is no: compare --fail-over proves a slow-down, doctor finds a danger, times of a run do not add up",
     2: "wrong usage or input; the message names it and the allowed values",
     130: "ended by Ctrl-C",
     141: "the reader of the output closed the pipe",
