@@ -51,7 +51,7 @@ class CallMonitor:
         self._steps = self._run_ns = 0
         """The recorded steps, and their time."""
 
-    def step(self, raw: RawStep, begun_ns: int, step_ns: int) -> None:
+    def step(self, raw: RawStep, step_ns: int) -> None:
         """Take the calls of a closed step from the probes; those of a warm-up step are dropped."""
         counts, logs, waits = not raw.warmup, self._logs.table, self._syncs.table
         if counts:
@@ -70,7 +70,7 @@ class CallMonitor:
             # Steps whose calls are kept until their frames arrive; a device is a few steps behind.
             if len(self._waiting) >= 256:
                 del self._waiting[next(iter(self._waiting))]
-            self._waiting[raw.step] = self._steps, begun_ns, waits.take()
+            self._waiting[raw.step] = self._steps, raw.begun_ns, waits.take()
 
     def frames(self, run: FrameRun) -> None:
         """Add the cost of the waits in these steps: their frames show when the device had work again."""
@@ -171,11 +171,9 @@ class Diagnosis(Observer):
 
     def step(self, raw: RawStep) -> RawStep:
         """Take the calls and the samples of a closed step."""
-        host_ns = raw.clock.host_ns
-        begun_ns = host_ns(raw.start)
-        step_ns = host_ns(raw.end) - begun_ns
+        step_ns = raw.ended_ns - raw.begun_ns
         self._collections.step(raw.step, step_ns)
-        self._calls.step(raw, begun_ns, step_ns)
+        self._calls.step(raw, step_ns)
         if self._stacks.has_samples:
             self._stacks.step(raw)
         if raw.memory and not raw.warmup:

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..base.frame import Phase
 from ..base.process.replace import Attribute, CallProbe, InCompiler, Replacement, place_of
+from ..capture.hooks.backward import BackwardPasses
 from ..capture.marks.codes import ENTER, LEAVE
 from ..capture.recorder import Recorder
 from ._base import ProbeContext, ProbeFactory
@@ -68,13 +69,14 @@ class CommListener(SpanListener):
         self._codes: dict[str, int] = {}
         self._members: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         """The words for the ranks of each group."""
-        self._one_queue = os.environ.get(ONE_QUEUE) == "1"
+        self.has_one_queue = os.environ.get(ONE_QUEUE) == "1"
+        """Whether the device has one hardware queue for all streams."""
         self._forward_stream: Any = None
         """The stream of the model's last forward, where there is one queue for all streams."""
 
     def find_stream(self) -> None:
         """Remember the stream of a training forward, which now begins."""
-        if self._one_queue and self._recorder.on_device:
+        if self._recorder.on_device:
             self._forward_stream = self._recorder.clock.place(None)
 
     def code_of(self, function: Callable[..., Any], args: tuple[Any, ...]) -> int:
@@ -111,8 +113,9 @@ class CommListener(SpanListener):
 class ReducerWait:
     """Mark the wait for DDP's reducer at the end of a backward pass."""
 
-    def __init__(self, recorder: Recorder, model: torch.nn.Module) -> None:
+    def __init__(self, recorder: Recorder, model: torch.nn.Module, passes: BackwardPasses) -> None:
         self._recorder = recorder
+        self._passes = passes
         self._codes: dict[str, int] = {}
         self._code = -1
         self._ddp: weakref.ref[Any] | None = None
@@ -132,12 +135,13 @@ class ReducerWait:
         code = self._codes.get(name)
         if code is None:  # two models may train in turn: each name has one label
             code = self._codes[name] = self._recorder.label(name, None, Phase.COMM)
+        if self._ddp is None:
+            self._passes.add_end_observer(self)
         self._code, self._ddp = code, weakref.ref(ddp)
 
     def begin(self) -> None:
         """Mark that all nodes of a backward pass have run: now it waits for the reducer."""
-        ddp = None if self._ddp is None else self._ddp()
-        recorder = self._recorder
+        ddp, recorder = self._ddp and self._ddp(), self._recorder
         # The reducer is armed by a forward outside of ``no_sync``, whatever is around the backward.
         if ddp is None or recorder.suspended or not getattr(ddp, "require_forward_param_sync", False):
             return
@@ -155,9 +159,10 @@ class ReducerWait:
 
 def _make(context: ProbeContext) -> CallProbe:
     listener = CommListener(context.recorder)
-    wait = ReducerWait(context.recorder, context.model)
-    context.training_forward_calls.extend((wait.find_wrapper, listener.find_stream))
-    context.module_hooks.passes.add_end_observer(wait)
+    wait = ReducerWait(context.recorder, context.model, context.module_hooks.passes)
+    context.training_forward_calls.append(wait.find_wrapper)
+    if listener.has_one_queue:
+        context.training_forward_calls.append(listener.find_stream)
     return CallProbe([(one, listener) for one in (*REPLACEMENTS, *([WAIT] if has_ranks() else []))])
 
 

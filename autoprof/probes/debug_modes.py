@@ -30,9 +30,12 @@ class DebugProbe(CallProbe, Listener):
         self.counts: Counter[str] = Counter()
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        if _is_any_on():
-            self.seen.update(_switched_on())
+        self._look()
         return False
+
+    def _look(self) -> None:
+        if torch.is_anomaly_enabled() or _profiler_enabled() or (_trace() or _profile()) is not None:
+            self.seen.update(_switched_on())
 
     def detach(self) -> None:
         """Put ``torch.autograd.backward`` back: a wrapper would cost time in each unsampled step."""
@@ -40,17 +43,10 @@ class DebugProbe(CallProbe, Listener):
 
     def close_step(self, counts: bool) -> None:
         """Count the switches that are on, or were when backward began; those of a warm-up step are not counted."""
-        if not self.seen and not _is_any_on():
-            return
-        if counts:
-            self.seen.update(_switched_on())
-            self.counts.update(self.seen)
-        self.seen.clear()
-
-
-def _is_any_on() -> bool:
-    """Return whether ``_switched_on`` yields anything: asked twice in each step, where it almost never does."""
-    return torch.is_anomaly_enabled() or _profiler_enabled() or (_trace() or _profile()) is not None
+        self._look()
+        if self.seen:
+            self.counts.update(self.seen if counts else ())
+            self.seen.clear()
 
 
 def _switched_on() -> Iterator[str]:

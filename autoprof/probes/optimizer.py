@@ -60,7 +60,8 @@ class OptimizerProbe(OptimizerHooks):
         self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]] | None:
         """Mark the begin; return the arguments of the step where they have a closure, which suspends the span."""
-        if not self._optimizers.concern(optimizer):
+        optimizers = self._optimizers
+        if optimizers.given and not optimizers.trains(optimizer):
             return None
         if optimizer not in self._seen:
             self._look_around(optimizer)
@@ -103,7 +104,8 @@ class OptimizerProbe(OptimizerHooks):
                 self._recorder.mark(self._code | RESUME)
 
     def _leave(self, optimizer: Any, *_call: Any) -> None:
-        if self._inside and self._optimizers.concern(optimizer):
+        optimizers = self._optimizers
+        if self._inside and not (optimizers.given and not optimizers.trains(optimizer)):
             self._inside -= 1
             self._recorder.mark(self._code | LEAVE)
 

@@ -39,7 +39,7 @@ def _make(context: ProbeContext) -> CallProbe:
 
     def is_ours(args: tuple[Any, ...]) -> bool:
         owner = args[0] if args else None
-        return not isinstance(owner, Optimizer) or optimizers.concern(owner)
+        return not (optimizers.given and isinstance(owner, Optimizer)) or optimizers.trains(owner)
 
     pairs = []
     for name, replacements in REPLACEMENTS.items():

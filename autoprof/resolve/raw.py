@@ -46,16 +46,10 @@ class RawStep(NamedTuple):
     """The number of the set of targets with which the step was recorded."""
     gap_scalars: Mapping[str, Sequence[Any]] = _NOTHING
     """The units logged in the gap before this step: numbers, and tensors to be read later."""
-
-    @property
-    def begun_ns(self) -> int:
-        """The host's time at the start."""
-        return self.clock.host_ns(self.start)
-
-    @property
-    def ended_ns(self) -> int:
-        """The host's time at the end."""
-        return self.clock.host_ns(self.end)
+    begun_ns: int = 0
+    """The host's time at the start."""
+    ended_ns: int = 0
+    """The host's time at the end."""
 
     def lanes(self) -> tuple[int, ...] | None:
         """Return the lane of each mark, or None where every mark is the training thread's.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..base.frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
+from collections.abc import Sequence
+
+from ..base.frame import TRAINING_LANE, Layout, Nanoseconds, Phase
 from ..base.stats import step_rows
 
 
@@ -16,13 +18,15 @@ class RowTimes:
         self._total_ns: dict[str, int] = {}
         self._sums: dict[Layout, tuple[int, Nanoseconds]] = {}
 
-    def add(self, frame: StepFrame) -> None:
-        """Add one step."""
-        self.shortest_ns = min(self.shortest_ns, frame.step_ns) if self.steps else frame.step_ns
-        self.steps += 1
-        self.step_ns += frame.step_ns
-        count, ns = self._sums.get(frame.layout, (0, 0))
-        self._sums[frame.layout] = count + 1, ns + frame.total_ns
+    def add(self, layout: Layout, step_ns: Sequence[int], total_ns: Nanoseconds) -> None:
+        """Add steps of one layout; ``total_ns`` (steps × spans) are the times of their spans."""
+        steps = len(step_ns)
+        if steps:
+            self.shortest_ns = min(self.shortest_ns or step_ns[0], *step_ns)
+            self.steps += steps
+            self.step_ns += sum(step_ns)
+            count, ns = self._sums.get(layout, (0, 0))
+            self._sums[layout] = count + steps, ns + total_ns.sum(axis=0)
 
     def sum_up(self) -> RowTimes:
         """Compute the times of the rows in the steps so far."""

@@ -148,8 +148,8 @@ class StepRecording:
             end, self._end_unix_ns = clock.read(), time_ns()
         else:
             end = recorder.buffer[until - 1]
-        self.ended_ns = clock.host_ns(end)
-        self.length_ns = max(self.ended_ns - clock.host_ns(opened.start) - excluded_ns, 0)
+        begun_ns, self.ended_ns = clock.host_ns(opened.start), clock.host_ns(end)
+        self.length_ns = max(self.ended_ns - begun_ns - excluded_ns, 0)
         gap = opened.gap
         if steps_in_one > 1:
             opened.warmup = True
@@ -178,6 +178,8 @@ class StepRecording:
             instrumented=opened.instrumented,
             cut=opened.cut,
             gap_scalars=gap.scalars,
+            begun_ns=begun_ns,
+            ended_ns=self.ended_ns,
         )
 
     def end_of_loop(self, opened: OpenStep, updated_at: int | None, excluded_ns: int, last_ns: int) -> int | None:

@@ -180,7 +180,7 @@ class TrainingHooks:
 
     def update_begins(self, optimizer: Any, *_call: Any) -> None:
         """Called before each optimizer step."""
-        if not self._optimizers.concern(optimizer):
+        if self._optimizers.given and not self._optimizers.trains(optimizer):
             return
         self._optimizers.begins(optimizer)
         if decisions := self._steps.report(UpdateBegins(id(optimizer))):
@@ -227,9 +227,7 @@ class TrainingHooks:
 
     def _carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
-            act = ACTIONS.get(type(decision))
-            if act is not None:
-                act(self, decision)
+            ACTIONS[type(decision)](self, decision)
 
     def _recording_is_off(self, _decision: RecordingIsOff) -> None:
         for remove in self._removes():

@@ -99,20 +99,23 @@ class TrainingSteps:
     # Events and decisions.
 
     def report(self, event: Event) -> Sequence[Decision]:
-        """Decide on an event, and carry out the decisions that ``ACTIONS`` names; return all of them."""
+        """Decide on an event, and carry out the decisions that ``ACTIONS`` names; return the others."""
         if self.is_off:
             return OFF
         self._reports += 1
         if self._reports % SAMPLED_CALLS == 0:
             return self._metered(event)
+        others: list[Decision] = []
         try:
-            decisions = self._events.decide(event)
-            for decision in decisions:
-                self._carry_out(decision)
+            for decision in self._events.decide(event):
+                if type(decision) in ACTIONS:
+                    self._carry_out(decision)
+                else:
+                    others.append(decision)
         except Exception:
             self._recording.recorder.handle_failure("events")
             return ()
-        return OFF if self.is_off else decisions
+        return OFF if self.is_off else others
 
     def _metered(self, event: Event) -> Sequence[Decision]:
         """Report an event, and count its processor time for all since the last one that was timed."""
@@ -120,12 +123,10 @@ class TrainingSteps:
             return self.report(event)
 
     def _carry_out(self, decision: Decision) -> None:
-        act = ACTIONS.get(type(decision))
-        if act is not None:
-            try:
-                act(self, decision)
-            except Exception:
-                self._recording.recorder.handle_failure("events")
+        try:
+            ACTIONS[type(decision)](self, decision)
+        except Exception:
+            self._recording.recorder.handle_failure("events")
 
     @contextmanager
     def excluding(self, name: str) -> Iterator[None]:
@@ -328,7 +329,8 @@ class TrainingSteps:
         detector = self._events.catch_up()
         if not self.is_off:
             for decision in detector.end():
-                self._carry_out(decision)
+                if type(decision) in ACTIONS:
+                    self._carry_out(decision)
             self._end_last(detector)
         self._pipeline.finish(patient=patient)
         with self._notes.contain("memory"):  # an allocation may have failed in an unsampled step

@@ -80,12 +80,12 @@ class Zoom(Observer):
         """The targets of the present cut."""
 
     def frames(self, run: FrameRun) -> None:
-        """Add the frames of the present cut; check the cut when it is due."""
-        for frame in run.frames:
-            if frame.cut == self._number and not frame.dropped and frame.step > 1:  # a first step initialises
-                self._adding.add(frame)
-                if self._adding.steps >= self._due:
-                    self._check()
+        """Add the steps of the present cut; check the cut when it is due."""
+        if run.cut == self._number and not run.dropped:
+            begin = int(run.steps[0] == 1)  # a first step initialises
+            self._adding.add(run.layout, run.step_ns[begin:], run.total_ns[begin:])
+            if self._adding.steps >= self._due:
+                self._check()
 
     def _check(self) -> None:
         """Open rows where the steps so far show that they hold much time."""

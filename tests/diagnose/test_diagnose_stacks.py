@@ -59,9 +59,13 @@ def sample_at(probe: StackProbe, clock: FakeClock, ms: float) -> None:
     probe.sample(10 * MS)
 
 
+def raw_step(step: int, clock: FakeClock, begun_ns: int, ended_ns: int) -> RawStep:
+    return RawStep(step, 0, 0, clock, begun_ns, ended_ns, begun_ns=begun_ns, ended_ns=ended_ns)
+
+
 def observed(monitor: StackMonitor, clock: FakeClock, begun_ms: int, spans: list[Span], length_ms: int) -> None:
     """Close a step that began at ``begun_ms``, and pass its frame on."""
-    raw = RawStep(1, 0, 0, clock, begun_ms * MS, (begun_ms + length_ms) * MS)
+    raw = raw_step(1, clock, begun_ms * MS, (begun_ms + length_ms) * MS)
     monitor.step(raw)
     monitor.frames(FrameRun.of(make_frame(spans, step=1, duration_ns=length_ms * MS)))
 
@@ -348,7 +352,7 @@ def test_samples_of_steps_that_are_completed_together_belong_each_to_its_own(
     for ms in (1010, 1110, 1130, 1205, 1250):
         sample_at(probe, clock, ms)
     for step, (begun_ms, ended_ms) in enumerate([(1000, 1100), (1100, 1200), (1210, 1300)], 1):
-        monitor.step(RawStep(step, 0, 0, clock, begun_ms * MS, ended_ms * MS))
+        monitor.step(raw_step(step, clock, begun_ms * MS, ended_ms * MS))
     for step in (1, 2, 3):
         span = Span(f"net{step}", "net", Phase.FORWARD, None, 0, 90 * MS)
         monitor.frames(FrameRun.of(make_frame([span], step=step, duration_ns=100 * MS)))

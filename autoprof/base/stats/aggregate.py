@@ -65,7 +65,8 @@ class Aggregate:
         self._observed_ns += elapsed_ns
         self._units.add_run(run, run.scalars, run.gap_scalars)
         for gap in run.gaps:
-            self._add_gap(gap)
+            if any(gap):
+                self._add_gap(gap)
         self._settling = run.gaps[-1].steps > 0 or (self._settling and run.warmup)
         if self._settling or not run.warmup:  # the settling steps after a gap count
             self._run_steps += count

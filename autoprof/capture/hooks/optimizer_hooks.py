@@ -147,7 +147,7 @@ class ModelOptimizers:
 
     def __init__(self, model: nn.Module, given: tuple[Any, ...]) -> None:
         self.given = len(given)
-        """How many were given."""
+        """How many were given: steps of others are then none of the model's."""
         self._model = weakref.ref(model)
         self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._versions: weakref.WeakKeyDictionary[Any, _Versions] = weakref.WeakKeyDictionary()
@@ -166,10 +166,6 @@ class ModelOptimizers:
         if self.given:
             _INIT.ignore(self._made.add)
             _INIT.release(self)
-
-    def concern(self, optimizer: Any) -> bool:
-        """Return whether the steps of an optimizer matter: all do, unless some were given."""
-        return not self.given or self.trains(optimizer)
 
     def begins(self, optimizer: Any) -> None:
         """Called before a step whose end is compared with its begin."""

@@ -99,7 +99,7 @@ class Metrics(Observer):
             self._inputs.add(one.step, one.calls)
         self._throughput.add_run(run, records)
         if self._flops is not None:
-            for (calls, warmup), steps in Counter((one.calls, one.warmup) for one in records).items():
+            for (calls, warmup), steps in Counter([(one.calls, one.warmup) for one in records]).items():
                 self._flops.add_steps(calls, self._root.shapes, warmup=warmup, steps=steps)
 
     def _record_of(self, step: int) -> StepRecord:

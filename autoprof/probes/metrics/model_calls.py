@@ -114,16 +114,13 @@ class RootProbe(EntryProbe):
             elements += self._elements.get(number, 0)
         outside = self._describes and self._any_outside(marks.codes)
         self._describes = False
-        return StepCalls(calls, outside, *self._count_passes(), elements)
-
-    def _count_passes(self) -> tuple[int | None, int]:
         counter = self._passes
         if counter is None:
-            return None, 0
+            return StepCalls(calls, outside, None, elements=elements)
         begun, reached, differentiable = counter.begun, counter.reached, counter.differentiable
         counter.begun = counter.reached = counter.differentiable = 0
-        # Hooks do not fire inside a compiled graph.
-        return None if begun and not reached else reached, differentiable
+        passes = None if begun and not reached else reached  # hooks do not fire inside a compiled graph
+        return StepCalls(calls, outside, passes, differentiable, elements)
 
     def _any_outside(self, codes: list[int]) -> bool:
         """Return whether a module was entered before, after or between the calls of the model, whose fqn is empty."""
