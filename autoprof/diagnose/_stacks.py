@@ -197,12 +197,15 @@ class StackMonitor:
         self._total_ns += step_ns
         self._explained_ns += int(total_ns[:, self._explained].sum())
         self._own_ns += int(layout.self_ns(total_ns)[:, self._holding].sum())
-        # Sampling begins when a tenth of the recorded steps is in no span, or waits for data; or when the own code of
-        # modules that hold others, or the loss's backward, takes three tenths. Two recorded steps decide it: a wrong
-        # decision costs some samples.
+        if self._frames < 2:
+            return
+        # Sampling begins when a tenth of the last recorded steps is in no span, or waits for data; or when the own code
+        # of modules that hold others, or the loss's backward, takes three tenths. Two steps decide it, and those before
+        # say nothing, since a cause may come later: a wrong decision costs some samples.
         unexplained = self._explained_ns <= (1 - MIN_SHARE) * self._total_ns
-        if self._frames >= 2 and (unexplained or self._own_ns >= LARGE_SHARE * self._total_ns):
+        if unexplained or self._own_ns >= LARGE_SHARE * self._total_ns:
             self._probe.enable()
+        self._frames = self._total_ns = self._explained_ns = self._own_ns = 0
 
     def _add(self, kind: str, sample: StackSample) -> None:
         if kind not in self._tables and len(self._tables) >= KEPT_KINDS:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from ..base.frame import Phase
 from ..base.summary import Finding, Summary, WhatIf
 from ..base.units import count, format_bytes, format_ms, format_rate, format_span
-from .ledger_text import consists_of, describe_unexplained, is_explained, where_to_begin
+from .ledger_text import consists_of, describe_unexplained, how_to_clarify, is_explained, where_to_begin
 from .text import crop, fit, safe, wrap
 
 HEALTHY: Final = "nothing stands out"
@@ -79,7 +79,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         return [("Verdict", f"[{found.severity}] {_title(found)}"), ("Why", why), ("Next", found.next)]
     state = run_state(summary)
     if state == "unclear":
-        remedy = 'put with autoprof.span("..."): around parts of the code to see which of them takes the time'
+        remedy = how_to_clarify(summary)
         why = "no rule found anything in the rest of it"
         for doubt in (one for one in summary.findings if one.rule == "unattributed"):
             why, remedy = f"time in no span: {doubt.why}; {why}", f"{remedy}; {doubt.next}"

@@ -21,7 +21,10 @@ MIN_UNEXPLAINED: Final = 0.15
 
 
 def is_explained(summary: Summary) -> bool:
-    """Return whether no owner has a good part of the step that nothing explains."""
+    """Return whether no owner has a good part of the step that nothing explains, or that is a wait no rule has judged.
+
+    It is asked of runs without a finding.
+    """
     return _largest_unexplained(summary).ns < MIN_UNEXPLAINED * max(summary.step_mean_ns, 1)
 
 
@@ -31,7 +34,16 @@ def describe_unexplained(summary: Summary) -> str:
     share = format_percent(largest.ns / max(summary.step_mean_ns, 1))
     if largest.name is None:
         return f"{share} of the step is in no span"
+    if largest.state == "waiting":
+        return f"{share} of the step is a wait ({largest.name})"
     return f"{share} of the step is {largest.phase} of {largest.name}, which its work does not explain"
+
+
+def how_to_clarify(summary: Summary) -> str:
+    """Phrase what tells more about the largest part of the step that nothing explains."""
+    if _largest_unexplained(summary).state == "waiting":
+        return "a longer run, or one beside no other processes, tells whether the program makes it wait"
+    return 'put with autoprof.span("..."): around parts of the code to see which of them takes the time'
 
 
 def consists_of(summary: Summary) -> str:
@@ -88,5 +100,5 @@ def _work(summary: Summary) -> str:
 
 def _largest_unexplained(summary: Summary) -> LedgerEntry:
     nothing = LedgerEntry(None, Phase.OTHER, "unexplained", 0)
-    found = (one for one in summary.ledger if one.state == "unexplained")
+    found = (one for one in summary.ledger if one.state in ("unexplained", "waiting"))
     return max(found, key=lambda one: one.ns, default=nothing)

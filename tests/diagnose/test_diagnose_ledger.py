@@ -94,6 +94,15 @@ def test_a_wait_for_processors_does_not_count_as_a_slow_row(waiting: float, thre
     assert ("unexplained" in {one.state for one in summary.ledger if one.name == "1"}) is named
 
 
+def test_a_wait_that_no_rule_has_judged_is_not_called_healthy() -> None:
+    """Steps wait for data from the middle of the run on, beside other processes that have come meanwhile."""
+    wait = LedgerEntry("Data", Phase.DATA, "waiting", 32 * MS)
+    healthy = layers(("0", 30, BYTES_IN_30_MS), ("1", 60, 2 * BYTES_IN_30_MS))
+    text = " ".join(" ".join(render_card(replace(healthy, ledger=(wait,)))).split())
+    assert text.startswith("Verdict unclear: 32.0 % of the step is a wait (Data) Why no rule found anything")
+    assert "Next a longer run, or one beside no other processes, tells whether" in text
+
+
 def test_a_note_does_not_hide_what_a_step_consists_of() -> None:
     healthy = layers(("0", 30, BYTES_IN_30_MS), ("1", 60, 2 * BYTES_IN_30_MS))
     note = Finding("rollout", severity="note", why="It is there", next="keep it", name="collect")

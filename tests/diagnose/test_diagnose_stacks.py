@@ -327,6 +327,18 @@ def test_the_line_of_the_loop_is_not_named_for_its_data(probe: StackProbe, clock
     assert [line.function for line in monitor.statistics()["data Data"].lines] == ["__getitem__"]
 
 
+def test_samples_begin_soon_after_a_cause_that_comes_late(clock: FakeClock) -> None:
+    """A hundred steps without it do not hide it."""
+    probe = StackProbe(Recorder(clock), unlimited(), frame_of_the_test)
+    monitor = StackMonitor(probe)
+    span = Span("layer", "layer", Phase.FORWARD, None, 0, 10 * MS)
+    for step in range(1, 103):
+        assert not probe.enabled
+        monitor.frames(FrameRun.of(make_frame([span], step=step, duration_ns=(10 if step <= 100 else 12) * MS)))
+    assert probe.enabled
+    probe.remove()
+
+
 @pytest.mark.parametrize(("own_ms", "enabled"), [(20, False), (40, True)])
 def test_samples_begin_when_modules_that_hold_others_take_long_themselves(
     clock: FakeClock, own_ms: int, enabled: bool
