@@ -14,7 +14,7 @@ from ..base.stats.intervals import proportion_factors
 from ..base.units import format_percent
 from ..capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE
 from ..probes import Site
-from ..probes.stacks import Sites, StackProbe, StackSample
+from ..probes.stacks import Sites, StackProbe, StackSample, lines_around
 from ..resolve import RawStep
 from ._bounds import LARGE_SHARE, MIN_SAMPLES, MIN_SHARE, MOST, NEARLY_ALL
 from ._calls import CallSite, call_site, format_place
@@ -22,6 +22,8 @@ from ._calls import CallSite, call_site, format_place
 UNATTRIBUTED: Final = "unattributed"
 """The key of samples in no span; those in a span have its phase and name, those in excluded time ``EXCLUDED``."""
 EXCLUDED: Final = "excluded"
+LOOKS: Final = 8
+"""Runs of frames at which the lines of the training loop are looked up; a loop has a few places where a step ends."""
 SHARED_LINE: Final = 0.2
 """Share of all other samples from which on a line calls the training itself (``trainer.train()``), so that a line below
 it is named."""
@@ -134,6 +136,9 @@ class StackMonitor:
         self._total_ns = self._explained_ns = self._own_ns = 0
         self._layout: Layout | None = None
         self._explained: Nanoseconds = np.empty(0, dtype=np.int64)
+        self._loop_lines: set[tuple[str, int]] = set()
+        """The user's lines that call the training, as far as the first passes show."""
+        self._passes = 0
         self._holding: Nanoseconds = np.empty(0, dtype=np.int64)
         """The spans of modules with others inside, and of the backward in no module."""
 
@@ -165,6 +170,7 @@ class StackMonitor:
 
     def frames(self, run: FrameRun) -> None:
         """Add the samples of these steps by the span that each fell into; enable the samples if much is unexplained."""
+        self._look_around()
         if run.warmup:
             return
         if not self._probe.enabled:
@@ -173,6 +179,12 @@ class StackMonitor:
             inside = self._waiting.pop(frame.step, None)
             if inside is not None:
                 self._place(frame, inside)
+
+    def _look_around(self) -> None:
+        """Remember the lines above this pass: it runs in the training loop, and excluded time beside it."""
+        if self._passes < LOOKS:
+            self._passes += 1
+            self._loop_lines |= lines_around()
 
     def _place(self, frame: StepFrame, inside: list[tuple[int, StackSample]]) -> None:
         """Add the samples of a step by the innermost span around each."""
@@ -223,7 +235,10 @@ class StackMonitor:
     def _table(self, kind: str) -> StackTable:
         """Add the samples up by the outermost line of each that does not call the rest of the step as well."""
         common = set() if kind.startswith(Phase.DATA) else self._common_lines(kind)  # the loop fetches every batch
-        shared = self._lines_in([kind], NEARLY_ALL) if kind == EXCLUDED else set()  # around all its parts
+        shared = set[tuple[str, int]]()
+        if kind == EXCLUDED:  # the line around all its parts, unless training runs there as well
+            common |= self._loop_lines
+            shared = self._lines_in([kind], NEARLY_ALL) - common
         groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
         stacks: dict[tuple[str, int], tuple[int, tuple[Site, ...]]] = {}
         """The stack with most of the time of each line."""

@@ -277,6 +277,18 @@ def test_sampling_leaves_the_switch_interval() -> None:
     assert sys.getswitchinterval() == interval_s
 
 
+def test_excluded_time_is_named_below_the_lines_that_call_the_training_too(probe: StackProbe, clock: FakeClock) -> None:
+    """Validation and saving have ``main()`` in common, below which training runs as well."""
+    monitor = StackMonitor(probe)
+    run = FrameRun.of(make_frame([Span("net", "net", Phase.FORWARD, None, 0, 90 * MS)], duration_ns=100 * MS))
+    main, _ = sites_of(sys._getframe())[0], monitor.frames(run)
+    validate, save = Site("train.py", 30, "main", "validate"), Site("train.py", 31, "main", "save")
+    for ms, site in ((10, validate), (20, validate), (30, save)):
+        probe.samples.append(StackSample(ms * MS, 10 * MS, True, (site, *main), site))
+    monitor.step(raw_step(1, clock, 0, 100 * MS))
+    assert [line.call for line in monitor.statistics()[EXCLUDED].lines] == ["validate", "save"]
+
+
 def test_a_wait_for_data_names_the_line_of_the_dataset() -> None:
     """The finding has the lines that ran while the step waited for its batch."""
     lines = (CallSite("data.py", 12, "__getitem__", "augment", "", 40, 400 * MS),)
