@@ -359,6 +359,7 @@ class StepDetector:
     def _backward(self, event: events.BackwardBegins, marks: Marks) -> None:
         if event.thread != self.thread:
             return
+        validated = self.is_validating and not self._validation.graded
         if self.is_validating and not self._pauses:  # it is over, or was training in ``eval`` mode
             if self._validation.graded and not self._trains_in_eval:
                 self._trains_in_eval = True
@@ -371,7 +372,7 @@ class StepDetector:
             self._closure = True
         elif rule is StepRule.TRAINED_UNSEEN:
             found = self._follow_next(marks.calls_since(self._between_at))
-            if found or not self._saw_forward:
+            if found or validated or not self._saw_forward:  # calls in validation are not marked
                 self._end_if_whole()
             else:
                 self._cycle.wait()

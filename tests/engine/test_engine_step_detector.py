@@ -131,7 +131,8 @@ def test_forwards_that_a_method_of_training_needs_belong_to_its_steps(text: str,
         # A backward pass shows that the model trains in ``eval`` mode: the step is in no statistic.
         ("train*2 ; forward:eval backward", "exclude:validation ExcludeOpen include:validation"),
         ("train*2 forward:eval backward update ; forward:eval", "end*2"),
-        ("train*2 ; forward:eval:ungraded backward", "exclude:validation include:validation"),
+        # One after validation without gradients is of a forward that was not seen: another model begins to train.
+        ("train*2 ; forward:eval:ungraded backward", "exclude:validation include:validation end"),
         # From the first step on in ``eval`` mode.
         ("forward:eval backward update ; forward:eval", "end"),
         # A loader of unknown use, given to the session, ends no step during validation.

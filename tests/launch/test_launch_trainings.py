@@ -153,6 +153,18 @@ def test_two_models_train_as_one_to_the_end(trainings: Trainings) -> None:
     assert recorded(trainings).notes == ()
 
 
+def test_each_fold_has_its_steps_where_validation_comes_between(trainings: Trainings) -> None:
+    """The models of cross-validation are made at once, and trained one after another."""
+    models = [mlp() for _ in range(3)]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+    for model, optimizer in zip(models, optimizers, strict=True):
+        train(model, optimizer, 6)
+        model.eval()
+        with torch.no_grad():
+            model(torch.ones(2, 4))
+    assert found(recorded(trainings)) == 18
+
+
 def test_models_that_an_object_holds_have_the_names_of_its_attributes(trainings: Trainings) -> None:
     """An agent's actor and critic are ``actor`` and ``critic``; its target network is not recorded."""
 
