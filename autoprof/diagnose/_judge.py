@@ -65,13 +65,14 @@ def _judge(run: Evidence, ledger: tuple[LedgerEntry, ...]) -> tuple[Finding, ...
 
 
 def _may_be_contention(rule: Rule, finding: Finding) -> bool:
-    """Return whether other processes may have caused a finding: unless it has a rhythm, or is far above its bound.
+    """Return whether other processes may have caused a finding.
 
-    They add little to the share of one phase, because the wait for a processor is spread over all.
+    Not where it has a rhythm, is far above its bound, or is of one line of the program: they add little to the share of
+    one phase, and nothing to that of a line in it, because the wait for a processor is spread over all.
     """
     shown = finding.evidence
-    has_rhythm = shown.get("every") is not None
-    if finding.severity == "info" or has_rhythm or not rule.host_times or "share_low" not in shown:
+    is_certain = shown.get("every") is not None or (shown.get("lines") and finding.name is not None)
+    if finding.severity == "info" or is_certain or not rule.host_times or "share_low" not in shown:
         return False
     return bool(shown["share_low"] < shown.get("bound", 0.0) + MIN_SHARE)
 

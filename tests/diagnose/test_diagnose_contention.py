@@ -4,10 +4,12 @@ import random
 from typing import Any
 
 import pytest
-from evidence_builders import evidence_of, found
+from evidence_builders import MS, evidence_of, found
 
 from autoprof.base.summary import MetricStats, Summary
-from autoprof.diagnose import Environment, RunFacts, diagnose
+from autoprof.diagnose import Environment, RunFacts, StackTable, diagnose
+from autoprof.diagnose._calls import CallSite
+from autoprof.diagnose._stacks import UNATTRIBUTED
 
 
 def on_busy_machine(
@@ -51,6 +53,16 @@ def test_time_far_above_its_bound_is_found_however_long_the_thread_waits(outside
     """The wait for a processor is spread over all spans: it adds little to the share of one of them."""
     summary = on_busy_machine({"forward": 100 - outside_ms, "step": 100}, 0.6)
     assert ("unattributed" in found(summary)) is named
+
+
+def test_the_time_of_one_line_is_found_however_long_the_thread_waits() -> None:
+    """It has the same share on a quiet machine: samples that fall into waits are spread over all lines."""
+    lines = (
+        CallSite("train.py", 41, "<module>", "contrastive", "", 36, 360 * MS),
+        CallSite("train.py", 50, "", "", "", 4, MS),
+    )
+    stacks = {UNATTRIBUTED: StackTable(40, 361 * MS, lines)}
+    assert found(on_busy_machine({"forward": 80, "step": 100}, 0.6, stacks=stacks)) == ["unattributed"]
 
 
 @pytest.mark.parametrize(("backward_ms", "named"), [(90, True), (80, False)])
