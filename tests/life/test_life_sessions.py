@@ -13,6 +13,7 @@ from torch import nn
 from waiting import LIMIT_S
 
 from autoprof import Phase
+from autoprof.base.process import lifecycle
 
 
 def mlp() -> nn.Sequential:
@@ -54,6 +55,38 @@ def test_two_threads_train_two_models_with_two_sessions() -> None:
         for frame in frames:
             check_laws(frame)
             assert count(frame, Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
+
+
+def test_sessions_of_two_threads_begin_and_end_at_once() -> None:
+    """Neither goes through what the other one has."""
+    failures: list[BaseException] = []
+    together = threading.Barrier(2)
+
+    class Owner:
+        def end(self, how: str) -> None:
+            """Never called."""
+
+    def run() -> None:
+        try:
+            modules, owner = [nn.ReLU() for _ in range(50)], Owner()
+            together.wait(LIMIT_S)
+            for _ in range(2_000):
+                lifecycle.claim(owner, modules)
+                lifecycle.release(owner)
+        except BaseException as error:
+            failures.append(error)
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=run) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert not failures
 
 
 # Modules that are reloaded.

@@ -42,8 +42,8 @@ TERMINATED: Final = "SIGTERM"
 
 _open: list[Closable] = []
 _owners: weakref.WeakKeyDictionary[nn.Module, Closable] = weakref.WeakKeyDictionary()
-_models: weakref.WeakKeyDictionary[Closable, weakref.ref[nn.Module]] = weakref.WeakKeyDictionary()
-"""The model of each open session."""
+_claimed: weakref.WeakKeyDictionary[Closable, tuple[weakref.ref[nn.Module], ...]] = weakref.WeakKeyDictionary()
+"""The modules of each open session, its model first."""
 _launched: list[Closable] = []
 """The sessions that ``autoprof run`` opened."""
 _program_instruments = False
@@ -62,8 +62,8 @@ def end_owners(modules: Iterable[nn.Module]) -> bool:
 def end_dropped() -> None:
     """Close the open sessions whose model the program has dropped, as that of the last fold of a cross-validation."""
     for session in _open[:]:
-        model = _models.get(session)
-        if model is not None and model() is None:
+        claimed = _claimed.get(session)
+        if claimed is not None and claimed[0]() is None:
             session.end(CLOSED)
 
 
@@ -71,7 +71,7 @@ def claim(session: Closable, modules: Sequence[nn.Module]) -> None:
     """Note that the session is open and owns these modules, its model first."""
     _start()
     _open.append(session)
-    _models[session] = weakref.ref(modules[0])
+    _claimed[session] = tuple(map(weakref.ref, modules))
     for module in modules:
         _owners[module] = session
 
@@ -112,8 +112,10 @@ def release(session: Closable) -> None:
         _launched.remove(session)
     if session in _open:
         _open.remove(session)
-    for module in [module for module, owner in _owners.items() if owner is session]:
-        del _owners[module]
+    for claimed in _claimed.pop(session, ()):  # not through all owners: another thread may change them meanwhile
+        module = claimed()
+        if module is not None and _owners.get(module) is session:
+            _owners.pop(module, None)
     if not _open:
         _restore_sigterm()
 
