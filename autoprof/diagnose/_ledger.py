@@ -139,12 +139,15 @@ def _own_code(run: Evidence) -> set[str]:
 
 
 def _beyond_backward(run: Evidence, code: Container[str]) -> dict[Row, int]:
-    """Return the own time by which forwards take longer than their backwards, of modules with ``code``."""
+    """Return the own time by which forwards take longer than their backwards, of modules with ``code``.
+
+    Those of twice the time at least: the exponential of a complex number costs more than its derivative.
+    """
     back_ns = {row.name: row.total_ns for row in run.rows.get(Phase.BACKWARD, [])}
     return {
-        row: max(min(row.self_ns, row.total_ns - back_ns[row.name]), 0)
+        row: min(row.self_ns, row.total_ns - back_ns[row.name])
         for row in run.rows.get(Phase.FORWARD, [])
-        if row.name in code and row.name in back_ns
+        if row.name in code and row.name in back_ns and row.total_ns >= 2 * back_ns[row.name]
     }
 
 

@@ -27,8 +27,9 @@ LOOKS: Final = 8
 SHARED_LINE: Final = 0.2
 """Share of all other samples from which on a line calls the training itself (``trainer.train()``), so that a line below
 it is named."""
-TORCH_WORK: Final = {"forward", "grad", "backward"}
-"""Functions of torch, called by the innermost line outside it, whose time is that of layers or of a backward pass."""
+TORCH_WORK: Final = {"forward", "grad", "backward", "step"}
+"""Functions of torch, called by the innermost line outside it, whose time is that of layers, a backward pass or an
+update."""
 KEPT_KINDS: Final = 256
 """Kinds of time, lines of each, and steps whose samples wait for their frames."""
 

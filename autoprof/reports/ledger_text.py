@@ -92,7 +92,8 @@ def _work(summary: Summary) -> str:
     if summary.work is None:
         return ""
     if not explained_ns:
-        return ". Whether the model's work explains it is not known: FLOPs were not counted"
+        reason = f" ({summary.work.reason})" if summary.work.reason else ""
+        return f". Whether the model's work explains it is not known: FLOPs were not counted{reason}"
     rate = f", at {format_flops(summary.work.flops_per_s)}/s" if summary.work.flops_per_s else ""
     share = format_percent(explained_ns / max(summary.step_mean_ns, 1))
     return f". {share} of it is explained by the model's work{rate}"

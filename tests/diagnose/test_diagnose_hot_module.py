@@ -199,6 +199,27 @@ def test_hooks_that_take_little_time_in_each_of_many_modules_are_found(hook: str
         assert "such a hook is look (train.py:25)" in finding.why
 
 
+@pytest.mark.parametrize(("backward_ms", "named"), [(25, True), (35, False)])
+def test_a_forward_of_twice_the_time_of_its_backward_is_found_where_its_work_is_not_counted(
+    backward_ms: int, named: bool
+) -> None:
+    """Statistics in the program's own code. Less may be arithmetic, such as the exponential of a complex number."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 41):
+        spans = [
+            Span("mix", "mix", Phase.FORWARD, None, 0, 60 * MS),
+            Span("head", "head", Phase.FORWARD, None, 60 * MS, 5 * MS),
+            Span("mix", "mix", Phase.BACKWARD, None, 65 * MS, backward_ms * MS),
+        ]
+        frame = make_frame(spans, step=number, duration_ns=(65 + backward_ms) * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    facts = RunFacts(sizes={"mix": ModuleSize("train.Mix", 100)})
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "hot-module")
+    assert (finding is not None) is named
+    assert finding is None or "its forward takes 35.0 ms longer than its backward" in finding.why
+
+
 def test_a_long_container_is_not_accused() -> None:
     """A transformer beside its embedding and its head: a container is the sum of its blocks."""
     times = {"transformer": 87, "embedding": 3, "head": 10}

@@ -198,6 +198,7 @@ def test_layers_outside_of_the_model_are_a_cost_and_no_fault(probe: StackProbe, 
     layers, loop = finding("forward"), finding("")
     assert (layers.severity, layers.name, layers.gain_ns) == ("note", "train.py:41 forward", None)
     assert "layers that are not part of the model" in layers.why
+    assert finding("step").severity == "note"  # an optimizer that was not given
     assert (loop.severity, loop.name) == ("critical", "train.py:41 forward")
 
 
@@ -246,6 +247,15 @@ def test_few_samples_name_no_line() -> None:
     finding = finding_of(diagnose(evidence_of({"forward": 32}, repeat=20, facts=facts)), "unattributed")
     assert finding.name is None
     assert "4 samples, too few to name the lines" in finding.why
+
+
+def test_many_lines_that_each_take_a_little_are_no_cause() -> None:
+    """What a loop consists of, as an actor's environment and the targets of its critics: the verdict is unclear."""
+    facts = RunFacts(stacks={UNATTRIBUTED: table_of(*[2] * 12)})
+    summary = diagnose(evidence_of({"forward": 60, "step": 100}, repeat=20, facts=facts))
+    finding = finding_of(summary, "unattributed")
+    assert (finding.severity, finding.gain_ns) == ("info", None)
+    assert finding.why.endswith("24 samples of the stack are of many")
 
 
 def test_a_lambda_is_named_by_the_line_in_it(probe: StackProbe, clock: FakeClock) -> None:

@@ -15,8 +15,8 @@ Finds, above a bound:
 - one that launches a hundred operators or more, as a loop in Python does, where launching takes most of its time: 15 %.
   Where the work is not counted, the nodes that autograd makes in one call are the least number of operators.
 - one in whose forward Python runs for long between two operators, as the count of its operators measures: 10 %.
-- one of the program's own classes, or one with hooks, whose forward takes longer than its backward: masks, statistics
-  or hooks in its own code: 15 % of the step more, of all modules with hooks together.
+- one of the program's own classes, or one with hooks, whose forward takes twice as long as its backward: masks,
+  statistics or hooks in its own code: 15 % of the step more, of all modules with hooks together.
 """
 
 from __future__ import annotations

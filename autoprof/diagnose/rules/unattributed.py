@@ -3,7 +3,7 @@
 Finds, above a bound:
 
 - time in no module, loader, optimizer or span, or of some steps only, and the lines that ran then: 15 %. A
-  note where torch's layers or a backward pass run there.
+  note where torch's layers, a backward pass or an update run there.
 - backward in no module, of lines of the program: 15 %.
 - backward of operators outside of the model, in which no line of the program runs: 30 %.
 """
@@ -18,7 +18,7 @@ from ...base.stats.intervals import Interval
 from ...base.summary import Finding
 from ...base.units import count
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows
-from .._bounds import LARGE_SHARE, MAX_BESIDE
+from .._bounds import LARGE_SHARE, MAX_BESIDE, MIN_SAMPLES
 from .._stacks import UNATTRIBUTED
 from .._thresholding import is_above, threshold_phase
 
@@ -42,6 +42,13 @@ def judge(run: Evidence) -> Finding | None:
     table = run.facts.stacks.get(UNATTRIBUTED)
     if table is None or not table.named:
         samples = 0 if table is None else table.samples
+        if found.rare is None and samples >= MIN_SAMPLES:  # many lines that each take a little: what a loop consists of
+            return abstain(
+                "unattributed",
+                f"a line with a good part of {found}: {count(samples, 'sample')} of the stack are of many",
+                "a longer run shows whether one of them takes more",
+                found.evidence,
+            )
         return found.finding(
             f"{found} are in no module, loader, optimizer or span; its stack has {count(samples, 'sample')}, too few "
             "to name the lines",
@@ -50,7 +57,8 @@ def judge(run: Evidence) -> Finding | None:
     where = f"{found} are in no module, loader, optimizer or span: {table.describe(found.mean_share)}"
     if table.is_torch_work:
         return found.finding(
-            f"{where}; there torch runs layers that are not part of the model, or a backward pass",
+            f"{where}; there torch runs layers that are not part of the model, a backward pass, or an optimizer that "
+            "was not given",
             'with autoprof.span("…"): gives it a row of its own; where its inputs come again, keep the results',
             name=table.dominant,
             evidence=table.evidence(),
