@@ -103,6 +103,15 @@ def test_a_saved_run_is_checked_step_by_step(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().out.endswith(": ok, 7 recorded steps of 1 rank\n")
 
 
+def test_a_run_without_records_cannot_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = nn.Linear(4, 2)
+    with autoprof.instrument(model, {"output": str(tmp_path), "sinks": {"log": {}}}):
+        model(torch.ones(2, 4))
+    capsys.readouterr()
+    assert main(["check", str(tmp_path)]) == 2
+    assert "has no recorded steps to check" in capsys.readouterr().err
+
+
 def test_a_run_whose_times_do_not_add_up_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -382,7 +382,7 @@ class Summary:
 
         The phases make the recorded steps, and the ledger of the training thread the mean one. No row takes longer than
         these steps, or than itself outside of the rows in it. No two findings promise the same time: together they
-        gain no more than the mean step and what is excluded.
+        gain no more than the mean step and the excluded time.
         """
         broken = []
         if sum(self.phases.values()) != self.total_step_ns:

@@ -141,7 +141,8 @@ class ReducerWait:
 
     def begin(self) -> None:
         """Mark that all nodes of a backward pass have run: now it waits for the reducer."""
-        ddp, recorder = self._ddp and self._ddp(), self._recorder
+        ddp = None if self._ddp is None else self._ddp()
+        recorder = self._recorder
         # The reducer is armed by a forward outside of ``no_sync``, whatever is around the backward.
         if ddp is None or recorder.suspended or not getattr(ddp, "require_forward_param_sync", False):
             return

@@ -74,7 +74,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         return []
     found = verdict(summary)
     if found is not None:
-        # A note is no defect: what a step consists of is then the answer that a reader looks for.
+        # A note is no defect: a reader then looks for the parts of a step.
         why = f"{found.why}. Beside it, {consists_of(summary)}" if found.severity == "note" else found.why
         return [("Verdict", f"[{found.severity}] {_title(found)}"), ("Why", why), ("Next", found.next)]
     state = run_state(summary)

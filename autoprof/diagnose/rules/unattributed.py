@@ -42,7 +42,7 @@ def judge(run: Evidence) -> Finding | None:
     table = run.facts.stacks.get(UNATTRIBUTED)
     if table is None or not table.named:
         samples = 0 if table is None else table.samples
-        if found.rare is None and samples >= MIN_SAMPLES:  # many lines that each take a little: what a loop consists of
+        if found.rare is None and samples >= MIN_SAMPLES:  # many lines, as of any loop, each of which takes a little
             return abstain(
                 "unattributed",
                 f"a line with a good part of {found}: {count(samples, 'sample')} of the stack are of many",

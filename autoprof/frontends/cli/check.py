@@ -7,12 +7,12 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import AutoprofError
+from ...errors import AutoprofError, OutputError
 from ._common import add_command, print_json, print_lines
 
-MOST_SHOWN = 20
+MOST_SHOWN: Final = 20
 """Broken laws that are printed."""
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ def _check_run(path: str) -> int:
             broken += [f"rank {rank}, step {frame.step}: {law}" for law in frame.check()]
         summary = run.rank_summary(rank)
         broken += [f"rank {rank}: {law}" for law in ([] if summary is None else summary.check())]
+    if not steps:
+        raise OutputError(f"{run.path}: has no recorded steps to check; the sink jsonl writes them")
     if not broken:
         print(f"{run.path}: ok, {count(steps, 'recorded step')} of {count(len(run.ranks), 'rank')}")
         return 0
