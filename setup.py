@@ -7,6 +7,7 @@ from glob import glob
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_py import build_py
 
 MARKS = "autoprof/capture/marks"
 source_hash = runpy.run_path(f"{MARKS}/source_hash.py")["source_hash"](Path(MARKS))
@@ -17,7 +18,18 @@ if sysconfig.get_config_var("Py_GIL_DISABLED"):
 if sys.platform == "win32":
     sys.exit("autoprof does not support Windows: use it on Linux (WSL 2 on Windows) or macOS")
 
+
+class BuildWithListener(build_py):
+    """Put the line beside the package that starts the listener of ``autoprof attach`` where the environment asks."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            self.copy_file("autoprof_listener.pth", f"{self.build_lib}/autoprof_listener.pth")
+
+
 setup(
+    cmdclass={"build_py": BuildWithListener},
     # ``autoprof demo`` works from a wheel too: the example is a package of it there.
     packages=[*find_packages(include=["autoprof*"]), "autoprof.demo"],
     package_dir={"autoprof.demo": "examples/demo"},

@@ -7,6 +7,9 @@ the extension: it has to refuse a recording in one sentence, and to read the run
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -52,6 +55,19 @@ def try_records(folder: Path) -> None:
     read(folder)
 
 
+def try_listens(packages: Path) -> None:
+    """The line beside the package starts the listener where the environment asks for it, and nothing elsewhere."""
+    program = (
+        f"import site, sys, threading; site.addsitedir({str(packages)!r});"
+        "print([one.name for one in threading.enumerate()], 'autoprof' in sys.modules)"
+    )
+    for wish, shown in (("1", "['MainThread', 'autoprof-listener'] True"), ("0", "['MainThread'] False")):
+        command = [sys.executable, "-S", "-c", program]
+        environment = {**os.environ, "AUTOPROF_ATTACH": wish}
+        printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert printed.stdout.strip() == shown, f"the listener: {printed.stdout}{printed.stderr}"
+
+
 def try_reads(folder: Path) -> None:
     """Without the extension a recording is refused in one sentence; a run is read."""
     assert extension is None, "the extension in C is there: this installation found a compiler"
@@ -76,6 +92,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary) / "runs"
         (try_records if options.promise == "records" else try_reads)(folder)
+    try_listens(installed.parents[1])
 
 
 if __name__ == "__main__":

@@ -75,7 +75,15 @@ class DeferSignals:
             handlers, self._handlers = self._handlers, {}
             came, self._came = self._came, []
             if came:
-                _handle(came, handlers, sys._getframe(2))
+                self._deliver(came, handlers, sys._getframe(2))
+
+    def _deliver(self, numbers: list[int], handlers: Mapping[int, _Handler], frame: FrameType) -> None:
+        """Call the handlers of these signals, also where one of them raises."""
+        try:
+            handlers[numbers[0]](numbers[0], frame)
+        finally:
+            if numbers[1:]:
+                self._deliver(numbers[1:], handlers, frame)
 
     def _restore(self) -> None:
         for number, handler in self._handlers.items():
@@ -88,15 +96,6 @@ class DeferSignals:
             self._came.append(number)
         elif handler is not None:
             handler(number, frame)
-
-
-def _handle(numbers: list[int], handlers: Mapping[int, _Handler], frame: FrameType) -> None:
-    """Call the handlers of these signals, also where one of them raises."""
-    try:
-        handlers[numbers[0]](numbers[0], frame)
-    finally:
-        if numbers[1:]:
-            _handle(numbers[1:], handlers, frame)
 
 
 def is_pythons(number: int) -> bool:

@@ -100,7 +100,7 @@ def instrument(
 
 @dataclass(frozen=True, slots=True)
 class FoundTraining:
-    """The facts of a training that ``autoprof run`` found, beside its model."""
+    """The facts of a training that ``autoprof run`` or ``autoprof attach`` found, beside its model."""
 
     run_name: str | None = None
     """The folder below ``output``; None for the name that all ranks of a launcher give it, or a new one."""
@@ -108,6 +108,8 @@ class FoundTraining:
     """The stream for people; None for the standard output."""
     optimizers: int = 0
     """The number of optimizers that step in turn; 0 where it is unknown."""
+    meeting: str | None = None
+    """The name under which ranks find one another whose sessions begin in the middle of a program."""
 
 
 def open_session(
@@ -174,7 +176,7 @@ class _Builder:
         self._mark_ns = measure_mark_ns(clock) if self._follow else 0.0
         account.open(settings.sample.budget, clock.peek)
         self._sampler = Sampler(account, settings.sample.every)
-        self._exchange = make_exchange(self._sampler, account.part(Part.RANKS))
+        self._exchange = make_exchange(self._sampler, account.part(Part.RANKS), found.meeting)
         self._selection = select_targets(model, settings)
         self._tree = None if settings.targets else group_tree(model)
         """The groups of modules to choose targets from; None where the configuration has rules."""

@@ -25,15 +25,18 @@ from ..resolve.observer import Observer
 from .sampler import Sampler
 
 
-def make_exchange(sampler: Sampler, allowance: Allowance) -> Exchange | None:
-    """Return the exchange of this rank; None where it trains alone."""
+def make_exchange(sampler: Sampler, allowance: Allowance, meeting: str | None) -> Exchange | None:
+    """Return the exchange of this rank; None where it trains alone.
+
+    The ranks find one another under the name ``meeting``; without it, by the number of the session in its process.
+    """
     if world_size() <= 1:
         return None
     place = RankPlace(rank(), world_size())
-    return Exchange(place, sampler, partial(_connect, place), allowance)
+    return Exchange(place, sampler, partial(_connect, place, meeting), allowance)
 
 
-def _connect(place: RankPlace, session: int) -> Any | None:
+def _connect(place: RankPlace, meeting: str | None, session: int) -> Any | None:
     """Return the store for a session, the ``session``-th of this process; None as long as there is no process group.
 
     Raises ``RuntimeError`` where the process group has no store that can be used.
@@ -58,7 +61,7 @@ def _connect(place: RankPlace, session: int) -> Any | None:
         store = store.clone()
         # The longest time for a call of the store; then the exchange ends.
         store.set_timeout(timedelta(seconds=10))
-    return distributed.PrefixStore(f"autoprof/{session}", store)
+    return distributed.PrefixStore(f"autoprof/{session if meeting is None else meeting}", store)
 
 
 class RankExchange(Observer):

@@ -114,6 +114,7 @@ class OpenSession(Session):
         self._notes = notes
         self._attached = attached
         self._closed = self._ended = False
+        self._last_steps = 0
         self._last_summary: Summary | None = None
         """The summary of the whole run, from its end on."""
         self._last_targets: tuple[Target, ...] | None = None
@@ -126,6 +127,16 @@ class OpenSession(Session):
     @property
     def targets(self) -> tuple[Target, ...]:
         return self._steps.targets if self._last_targets is None else self._last_targets
+
+    @property
+    def steps(self) -> int:
+        """The steps that have ended, recorded or not."""
+        return self._last_steps if self._ended else self._steps.number - 1
+
+    @property
+    def ended(self) -> bool:
+        """Whether the session is closed, by whomever."""
+        return self._ended
 
     @property
     def busy(self) -> bool:
@@ -217,6 +228,7 @@ class OpenSession(Session):
     def _let_go(self) -> None:
         """Let go of each part that knows the model, its optimizers or a loader; no call needs them any more."""
         self._last_targets = self._steps.targets
+        self._last_steps = self._steps.number - 1
         del self._pipeline, self._hooks, self._steps, self._loader_probe, self._memory
 
     def abandon(self) -> None:

@@ -151,6 +151,9 @@ def test_a_program_of_a_target_explains_its_options(program: str, forking_python
     assert ended.stdout.startswith("usage: ")
 
 
+LISTENER = "autoprof_listener.pth"
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 def test_a_script_of_ci_answers(script: Path, tmp_path: Path, forking_python: ForkingPython) -> None:
     """Its imports are found, and ``--help`` says how it is called."""
@@ -178,6 +181,8 @@ def test_the_trials_of_an_installation_tell_with_an_extension_from_without(
     (complete / "autoprof").symlink_to(package)
     unwanted = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(package, without / "autoprof", ignore=unwanted, copy_function=os.symlink)
+    for packages in (complete, without):
+        (packages / LISTENER).symlink_to(ROOT / LISTENER)
 
     def trial(packages: Path, promise: str) -> subprocess.CompletedProcess[str]:
         command = [*forking_python.command, str(ROOT / ".ci" / "try_install.py"), promise, str(runs)]

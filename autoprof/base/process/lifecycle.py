@@ -48,7 +48,8 @@ _launched: list[Closable] = []
 """The sessions that ``autoprof run`` opened."""
 _program_instruments = False
 _terminated = False
-_started = False
+_ends_at_exit = False
+_knows_forks = False
 
 
 def end_owners(modules: Iterable[nn.Module]) -> bool:
@@ -81,6 +82,19 @@ def session_of(model: nn.Module | None) -> Closable | None:
     if model is not None:
         return _owners.get(model)
     return _open[0] if len(_open) == 1 else None
+
+
+def open_sessions() -> int:
+    """Return the number of sessions that are open."""
+    return len(_open)
+
+
+def remove_exit_function() -> None:
+    """Remove the function that closes sessions at exit, where none is open; Python cannot remove that of forks."""
+    global _ends_at_exit
+    if not _open:
+        atexit.unregister(_end_at_exit)
+        _ends_at_exit = False
 
 
 def mark_launched(session: Closable) -> None:
@@ -128,12 +142,13 @@ def _restore_sigterm() -> None:
 
 
 def _start() -> None:
-    global _started
-    if not _started:
-        _started = True
+    global _ends_at_exit, _knows_forks
+    if not _ends_at_exit:
+        _ends_at_exit = True
         atexit.register(_end_at_exit)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_abandon_all)
+    if not _knows_forks and hasattr(os, "register_at_fork"):
+        _knows_forks = True
+        os.register_at_fork(after_in_child=_abandon_all)
     main = threading.current_thread() is threading.main_thread()
     # A handler of the user's stays. Without one, SIGTERM would end the process before atexit handlers run.
     if main and has_no_handler(signal.SIGTERM):

@@ -15,6 +15,8 @@ from ._common import exit_status_text
 
 COMMANDS: Final = (
     "run",
+    "attach",
+    "detach",
     "demo",
     "check",
     "show",

@@ -27,13 +27,15 @@ class Models(nn.Module):
         self._modules: Any = WeakValueDictionary(models)
 
 
-def find_models(trained: AbstractSet[int], called: nn.Module | None) -> list[nn.Module]:
+def find_models(
+    trained: AbstractSet[int], called: nn.Module | None, known: Sequence[nn.Module] = ()
+) -> list[nn.Module]:
     """Return the fewest outermost modules that hold all these parameters, given by id; that of ``called`` first.
 
     All modules of the process are searched: an optimizer knows parameters only, and a wrapper such as
     ``DistributedDataParallel``, or a model that holds others, knows more than the module that is called first.
     """
-    modules = list(_living_modules())
+    modules = list(_living_modules(known))
     parents: dict[int, list[nn.Module]] = {}
     for module in modules:
         for child in _members(module._modules):
@@ -56,11 +58,25 @@ def find_models(trained: AbstractSet[int], called: nn.Module | None) -> list[nn.
     return chosen
 
 
-def _living_modules() -> Iterator[nn.Module]:
-    """Yield every module of the process; the class alone decides, so no property of a proxy object is run."""
+def living(kind: type, attribute: str, known: Sequence[Any] = ()) -> Iterator[Any]:
+    """Yield every object of a class in the process that has an attribute of this name, those in ``known`` first.
+
+    The class alone decides, so no property of a proxy object is run. The collector does not show what it has frozen.
+    """
+    seen = set(map(id, known))
+    yield from known
     for one in gc.get_objects():
-        if nn.Module in type(one).__mro__ and type(one) is not Models and "_modules" in one.__dict__:
+        if kind in type(one).__mro__ and attribute in one.__dict__ and id(one) not in seen:
             yield one
+
+
+def _living_modules(known: Sequence[nn.Module] = ()) -> Iterator[nn.Module]:
+    yield from (one for one in living(nn.Module, "_modules", known) if type(one) is not Models)
+
+
+def parameters_of(optimizer: Any) -> set[int]:
+    """Return the parameters of an optimizer, by id; none before it is initialised, and of one that is gone."""
+    return {id(parameter) for group in getattr(optimizer, "param_groups", ()) for parameter in group["params"]}
 
 
 def _members(table: Mapping[str, Any]) -> list[Any]:

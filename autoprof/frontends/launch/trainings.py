@@ -24,7 +24,7 @@ from ...capture.compiler import around_compiler
 from ...capture.handle import Handle
 from ...errors import AutoprofError
 from .announced import Announced
-from .models import Models, calling_frame, find_models, join_models
+from .models import Models, calling_frame, find_models, join_models, parameters_of
 from .settings import LaunchSettings
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Trainings:
     def _trained(self) -> set[int]:
         """Return the parameters of the optimizers that exist, by id."""
         self._optimizers = [ref for ref in self._optimizers if ref() is not None]
-        return set().union(*map(_parameters_of, self._optimizers))
+        return set().union(*(parameters_of(ref()) for ref in self._optimizers))
 
     def _begin(self, module: nn.Module) -> None:
         """Open a session if this module holds parameters of a new optimizer."""
@@ -152,7 +152,7 @@ class Trainings:
             if not (trained - self._covered) & inside:
                 return
             # Another training begins: the optimizers of the session that is open are forgotten.
-            self._optimizers = [ref for ref in self._optimizers if not _parameters_of(ref) <= self._covered]
+            self._optimizers = [ref for ref in self._optimizers if not parameters_of(ref()) <= self._covered]
             trained = self._trained()
         self._open(trained, module)
 
@@ -217,11 +217,6 @@ class Trainings:
             self._end_search()
         text = str(error) if isinstance(error, AutoprofError) else describe(error)
         self._say(f"this program is not recorded: {text}")
-
-
-def _parameters_of(optimizer: weakref.ref[Any]) -> set[int]:
-    """Return the parameters of an optimizer, by id; none before it is initialised, and after it is gone."""
-    return {id(parameter) for group in getattr(optimizer(), "param_groups", ()) for parameter in group["params"]}
 
 
 def _trainable(module: nn.Module | None) -> set[int]:
