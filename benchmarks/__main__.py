@@ -17,7 +17,7 @@ from .digest import ROOT, digest
 from .machine import describe
 from .parts import BUILD, BY_NAME, PARTS, RESULTS, Part
 
-LIMIT: Final = 3
+LIMIT: Final = 5
 """A part is ended after so many times its usual minutes."""
 INTERRUPTED: Final = 130
 

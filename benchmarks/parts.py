@@ -74,7 +74,7 @@ class Part:
 
 GPU: Final = "a GPU"
 ONCE: Final = "a first reading, which cannot be repeated"
-_ACCEPTANCE: Final = "tests.acceptance --page {page} --json {raw}"
+_ACCEPTANCE: Final = "tests.acceptance --minutes 18 --page {page} --json {raw}"
 PARTS: Final = (
     Part("module", "What does a module cost?", "benchmarks.module --page {page} --raw {raw}", _COST, 6),
     Part(

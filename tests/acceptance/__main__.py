@@ -4,7 +4,10 @@ import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
+from random import Random
+from time import monotonic
 from typing import Any, Final
 
 from benchmarks.machine import describe
@@ -28,6 +31,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--list", action="store_true", help="print the programs and run none")
     parser.add_argument("--show", action="store_true", help="print each program's output, with the report")
+    parser.add_argument("--minutes", type=float, help="begin no further program after so many, in random order")
     parser.add_argument("--part", choices=PARTS, help="a part of the programs, as the evidence has them")
     parser.add_argument("--page", type=Path, help="write the page to this file")
     parser.add_argument("--json", type=Path, help="write every comparison to this file")
@@ -56,6 +60,8 @@ def choose(options: argparse.Namespace) -> list[Program]:
         chosen = [entry for entry in chosen if entry.section in PARTS[options.part]]
     if options.only:
         chosen = [entry for entry in chosen if re.search(options.only, f"{entry.name} {entry.sentence}", re.I)]
+    if options.minutes is not None:
+        Random(0).shuffle(chosen)
     return chosen[:: BUSY_EACH if options.part == "busy" else 1]
 
 
@@ -71,12 +77,14 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{entry.section:10} {entry.name:40} {entry.sentence}")
         return 0
     missing = [entry for entry in chosen if entry.missing]
+    until_s = inf if options.minutes is None else monotonic() + 60 * options.minutes
     machine = describe()
     results: list[Result] = []
     is_busy = options.part == "busy"
     with load(BUSY_PROCESSES if is_busy else 0):
         present = [entry for entry in chosen if entry not in missing]
-        for result in run_all(present, 2 if is_busy else options.jobs, options.limit):
+        in_time = (entry for entry in present if monotonic() < until_s)
+        for result in run_all(in_time, 2 if is_busy else options.jobs, options.limit):
             results.append(result)
             if options.show:
                 print(result.printed)
@@ -85,7 +93,8 @@ def main(arguments: list[str] | None = None) -> int:
                 _write(options.json, machine, results)
     print(render_totals(results, missing))
     if options.page:
-        options.page.write_text(render_page(results, missing, is_busy=is_busy), encoding="utf-8")
+        page = render_page(results, missing, is_busy=is_busy, left=len(present) - len(results))
+        options.page.write_text(page, encoding="utf-8")
     return int(any(result.verdict == "wrong" for result in results))
 
 

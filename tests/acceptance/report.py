@@ -60,11 +60,18 @@ def render_totals(results: Sequence[Result], missing: Sequence[Program]) -> str:
     return "\n".join(lines)
 
 
-def render_page(results: Sequence[Result], missing: Sequence[Program], *, is_busy: bool = False) -> str:
-    """Return the page. ``is_busy``: each fourth program ran, two at a time, beside two busy processes."""
+def render_page(results: Sequence[Result], missing: Sequence[Program], *, is_busy: bool = False, left: int = 0) -> str:
+    """Return the page. ``is_busy``: each fourth program ran, two at a time, beside two busy processes.
+
+    ``left`` programs were not begun: the time was over.
+    """
     counted = {word: sum(result.verdict == word for result in results) for word in ("right", "uncertain", "wrong")}
     result = f"{counted['right']} of {len(results)} right, {counted['uncertain']} uncertain, {counted['wrong']} wrong"
     load = " Each fourth program ran, two at a time, beside two busy processes." * is_busy
+    if left:
+        load += (
+            f" They ran in random order; the time was over before the last {left}, which `make acceptance` runs too."
+        )
     text = [INTRO.format(result=result, busy=" on a busy machine" * is_busy, load=load), ""]
     text.append("| section | programs | right | uncertain | wrong |")
     text.append("|---|---|---|---|---|")

@@ -5,8 +5,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,7 @@ from .judge import PRINTED, Check
 from .registry import Program
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-LIMIT_S: Final = 60.0
+LIMIT_S: Final = 120.0
 """The time a program may take."""
 _ORDER: Final = ("right", "uncertain", "wrong")
 
@@ -50,10 +51,15 @@ class Result:
         }
 
 
-def run_all(chosen: Sequence[Program], jobs: int, limit_s: float = LIMIT_S) -> Iterator[Result]:
-    """Run programs, ``jobs`` at a time; yield their results in the order given."""
+def run_all(chosen: Iterable[Program], jobs: int, limit_s: float = LIMIT_S) -> Iterator[Result]:
+    """Run programs, ``jobs`` at a time; yield their results in the order given. A program is taken when it begins."""
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(lambda entry: run_one(entry, limit_s), chosen)
+        running: deque[Future[Result]] = deque()
+        for entry in chosen:
+            running.append(pool.submit(run_one, entry, limit_s))
+            if len(running) == jobs:
+                yield running.popleft().result()
+        yield from (one.result() for one in running)
 
 
 def run_one(entry: Program, limit_s: float = LIMIT_S) -> Result:
