@@ -155,7 +155,8 @@ def test_a_training_that_ends_first_prints_its_report_to_the_command(
 
 
 @pytest.mark.parametrize(
-    "listens", [True, pytest.param(False, marks=pytest.mark.skipif(sys.version_info < (3, 14), reason="PEP 768"))]
+    "listens",
+    [True, pytest.param(False, marks=pytest.mark.skipif(sys.version_info < (3, 14), reason="needs Python 3.14"))],
 )
 def test_a_blocked_main_thread_is_said(tmp_path: Path, listens: bool) -> None:
     """Injected code runs between two instructions of the main thread; where a listener arms, no step ends.
@@ -210,7 +211,7 @@ def test_another_program_than_python_is_said(tmp_path: Path) -> None:
     assert done.stderr.endswith("; allowed: a process of Python\n")
 
 
-@pytest.mark.skipif(sys.version_info < (3, 14), reason="PEP 768")
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="needs Python 3.14")
 def test_disabled_debugging_is_said(tmp_path: Path) -> None:
     """Python's own error has no hint."""
     closed = start(tmp_path, TRAIN, PYTHON_DISABLE_REMOTE_DEBUG="1")
@@ -242,7 +243,7 @@ def test_errors_of_python_are_translated(tmp_path: Path, error: str, reason: str
         pass_request(Process(1, 0, os.getuid(), str(python)), request)
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python 3.14 can be asked without a listener")
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="needs a Python before 3.14")
 def test_a_python_that_does_not_listen_is_said(tmp_path: Path) -> None:
     """With the variable that would have made it listen."""
     silent = start(tmp_path, "import sys; print('trains', flush=True); sys.stdin.read()")
