@@ -127,7 +127,7 @@ def test_import_stays_light() -> None:
     code = (
         "import sys, torch; before = set(sys.modules); import autoprof; "
         "heavy = {'pydantic', 'matplotlib', 'rich', 'yaml', 'skimage', 'pandas', 'tensorboard', 'wandb', "
-        "'prometheus_client'}; "
+        "'prometheus_client', 'opentelemetry'}; "
         "print(sorted(heavy & (set(sys.modules) - before)))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -19,10 +19,12 @@ from ..base.frame import Phase, StepFrame
 from ..base.options import Options
 from ..base.stats import Aggregate
 from ..base.stats.unit_rates import LogPeriods
-from ..base.summary import Summary
+from ..base.summary import Finding, Summary
 from ..base.units import NS_PER_S, UNITS
 from ..errors import OutputError, import_extra
 
+LOOK_S: Final = 60.0
+"""The time between two looks at the findings."""
 QUEUE_SIZE: Final = 64
 """Reports that may wait for a slow receiver; further ones are dropped and counted."""
 
@@ -138,6 +140,29 @@ class MetricsSink(ABC):
     @abstractmethod
     def end(self) -> None:
         """Release the receiver."""
+
+
+class FindingsSink:
+    """A part of a sink that reports the findings too: a summary costs more than a report, so it asks for few."""
+
+    findings: tuple[Finding, ...] = ()
+    """Those of the last summary."""
+    _next_look_s = 0.0
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._seconds = clock
+
+    def due(self) -> bool:
+        """Return whether the findings are to be looked at again."""
+        now_s = self._seconds()
+        if now_s < self._next_look_s:
+            return False
+        self._next_look_s = now_s + LOOK_S
+        return True
+
+    def show(self, summary: Summary, step: int) -> None:
+        """Keep the findings so far."""
+        self.findings = summary.findings
 
 
 class SlowSink(MetricsSink):

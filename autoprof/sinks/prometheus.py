@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from pydantic import Field
 
+from ..base.summary import Finding
+from ..base.units import NS_PER_S
 from ..errors import OutputError
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import MetricsOptions, MetricsReport, MetricsSink, load_extra
+from ._metrics_sink import FindingsSink, MetricsOptions, MetricsReport, MetricsSink, load_extra
 
 
 class PrometheusOptions(MetricsOptions):
@@ -32,14 +34,18 @@ class Series(NamedTuple):
     values: dict[Any, float]
 
 
-def series_of(report: MetricsReport, top: int) -> list[Series]:
-    """Return the gauges of a report."""
+def series_of(report: MetricsReport, findings: Iterable[Finding], top: int) -> list[Series]:
+    """Return the gauges of a report, and of the findings so far."""
     run = report.statistics
     phases = {(str(phase),): seconds for phase, seconds in report.phases_s().items()}
     spans = {(name, str(phase)): seconds for name, phase, seconds in report.rows_s(top)}
     memory = {(kind.removesuffix("_bytes"),): float(value) for kind, value in run.memory.items()}
     scalars = {(name,): value for name, value in run.scalars.items()}
     throughput = {} if report.throughput is None else {(): report.throughput}
+    gains = {
+        (one.rule, one.severity, one.name or "", "" if one.rank is None else str(one.rank)): one.gain_ns or 0
+        for one in findings
+    }
     return [
         Series("autoprof_step_seconds", "Time of a step", (), {(): report.step_s}),
         Series("autoprof_phase_seconds", "Time of a step by phase", ("phase",), phases),
@@ -48,10 +54,16 @@ def series_of(report: MetricsReport, top: int) -> list[Series]:
         Series("autoprof_overhead_ratio", "autoprof's own time by step time", (), {(): run.overhead}),
         Series("autoprof_memory_bytes", "Memory at the end of the last step", ("kind",), memory),
         Series("autoprof_scalar", "Last value of each logged scalar", ("name",), scalars),
+        Series(
+            "autoprof_finding_gain_seconds",
+            "Time of a step that each cause could save, 0 where it is unknown",
+            ("rule", "severity", "name", "slow_rank"),
+            {labels: ns / NS_PER_S for labels, ns in gains.items()},
+        ),
     ]
 
 
-class PrometheusSink(MetricsSink):
+class PrometheusSink(FindingsSink, MetricsSink):
     """Keep the last report for the next request. ``port`` is the port of the endpoint."""
 
     def __init__(self, options: PrometheusOptions, run: RunInfo) -> None:
@@ -75,7 +87,8 @@ class PrometheusSink(MetricsSink):
         if run.folder is not None:
             with contextlib.suppress(OSError):
                 run.folder.note("prometheus", f"http://{options.host}:{self.port}/metrics")
-        super().__init__(options, run.clock)
+        FindingsSink.__init__(self, run.clock)
+        MetricsSink.__init__(self, options, run.clock)
 
     def report(self, report: MetricsReport) -> None:
         """Answer with these numbers from now on."""
@@ -86,7 +99,7 @@ class PrometheusSink(MetricsSink):
         report = self._report
         if report is None:
             return
-        for series in series_of(report, self._top):
+        for series in series_of(report, self.findings, self._top):
             family = self._families.GaugeMetricFamily(series.name, series.about, labels=["rank", *series.labels])
             for labels, value in series.values.items():
                 family.add_metric([self._rank, *labels], value)

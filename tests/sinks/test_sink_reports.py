@@ -15,6 +15,7 @@ from autoprof.base.storage.runs import RunFolder
 from autoprof.errors import MissingExtra, OutputError
 from autoprof.sinks import RunInfo, Sinks, make_sinks
 from autoprof.sinks._metrics_sink import QUEUE_SIZE, MetricsOptions, MetricsReport, MetricsSink, SlowSink
+from autoprof.sinks.otlp import OtlpOptions
 from autoprof.sinks.prometheus import PrometheusOptions
 from autoprof.sinks.tensorboard import TensorboardOptions
 from autoprof.sinks.wandb import WandbOptions
@@ -156,6 +157,7 @@ OPTIONAL = {
     "tensorboard": (TensorboardOptions(), "tensorboard.summary.writer.event_file_writer"),
     "wandb": (WandbOptions(mode="offline"), "wandb"),
     "prometheus": (PrometheusOptions(port=0), "prometheus_client"),
+    "otlp": (OtlpOptions(), "opentelemetry.sdk.metrics.export"),
 }
 
 
