@@ -10,6 +10,8 @@ NS_PER_S: Final = 1_000_000_000
 
 UNITS: Final = ("samples", "tokens", "frames")
 """Scalars that count the work of a step (``session.log(tokens=…)``); throughput is that of the first one logged."""
+INPUT_SCALAR: Final = "input_elements"
+"""The elements of the tensors that the model's calls of a step were given, where several ranks train."""
 
 _TIMES: Final = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (1_000, "µs"))
 _SIZES: Final = (("B", 0), ("KiB", 1), ("MiB", 1), ("GiB", 2), ("TiB", 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,37 +28,65 @@ _BY_PHASE: Final[dict[Phase, Cause]] = {
 }
 
 
-def find_cause(
-    at: int, key: SpanKey, kind: Kind, late: Sequence[int], records: Sequence[RankRecord], *, share: float
-) -> tuple[Cause, float | None]:
-    """Return the cause of a rank's excess, and the ratio that shows it.
+class Found(NamedTuple):
+    """The cause of a slow rank, and the ratio that shows it: of its clock, of its batches, or its wait."""
 
-    ``at`` is the rank's place among the records, ``late`` the steps in which it is slow, ``share`` its excess as a part
-    of a step.
+    cause: Cause
+    ratio: float | None = None
+    amount: str = ""
+    """The scalar of the batches that were compared: their amount is larger than the others', or the same."""
+    explained: float | None = None
+    """The part of the excess that the larger batches cost, if the time of each module grows with them."""
+
+
+def find_cause(
+    at: int, key: SpanKey, kind: Kind, late: Sequence[int], records: Sequence[RankRecord], *, excess_ns: float
+) -> Found:
+    """Return the cause of a rank's excess.
+
+    ``at`` is the rank's place among the records, ``late`` the steps in which it is slow, ``excess_ns`` its excess in a
+    mean step.
     """
-    steps = np.asarray(late if kind != "persistent" else range(len(records[0].steps)))
+    count = len(records[0].steps)
+    steps = np.asarray(late if kind != "persistent" else range(count))
     clock = _ratio(at, CLOCK_SCALAR, records, steps)
     # Equal devices differ by some percent.
     if clock is not None and clock <= 0.9:
-        return "clock", clock
+        return Found("clock", clock)
     of_phase = _BY_PHASE.get(key[1], "module")
     if of_phase in ("data", "copies"):
-        return of_phase, None
+        return Found(of_phase)
+    same = ""
     if key[1].traits.scales_with_batch and key[1] is not Phase.OTHER:
-        for name in BATCH_SCALARS:
-            batch = _ratio(at, name, records, steps)
-            if batch is not None and batch >= 1.05:
-                return "batches", batch
+        amounts = {name: _ratio(at, name, records, steps) for name in BATCH_SCALARS}
+        known = {name: ratio for name, ratio in amounts.items() if ratio is not None}
+        for name, ratio in known.items():
+            explained = (ratio - 1) * _scaled_ns(at, records, steps) * len(steps) / count / max(excess_ns, 1.0)
+            # Half of the excess: a little more data is no reason for a rank that takes much longer.
+            if ratio >= 1.05 and explained >= 0.5:
+                return Found("batches", ratio, name, min(explained, 1.0))
+        same = next(iter(known), "") if all(abs(ratio - 1) < 0.05 for ratio in known.values()) else ""
     waits = _values(CPU_WAIT_SCALAR, records)
     if waits is not None:
         waiting = waits[at] - float(median_of_others(waits)[at])
-        if waiting >= max(0.1, share / 2):
-            return "busy machine", waiting
+        step_ns = float(median(np.stack([record.step_ns for record in records])))
+        if waiting >= max(0.1, excess_ns / step_ns / 2):
+            return Found("busy machine", waiting)
     if kind == "one-off":
-        return "host", None
+        return Found("host")
     if kind == "persistent" and _is_slow_everywhere(at, records):
-        return "machine", None
-    return of_phase, None
+        return Found("machine", amount=same)
+    return Found(of_phase, amount=same)
+
+
+def _scaled_ns(at: int, records: Sequence[RankRecord], steps: npt.NDArray[np.int64]) -> float:
+    """Return the time of the others' rows that grows with the batch, the median of them, in a mean one of the steps."""
+    times = np.zeros(len(records))
+    for place, record in enumerate(records):
+        for key, ns in record.rows.items():
+            if key not in WAIT_ROWS and key[1].traits.scales_with_batch:
+                times[place] += float(ns[steps].mean())
+    return float(median_of_others(times)[at])
 
 
 def _values(

@@ -53,6 +53,10 @@ class SlowRank:
     steps: tuple[int, ...] = ()
     period: int | None = None
     ratio: float | None = None
+    amount: str = ""
+    """The amount of data that was compared: larger than the others' where that is the cause, else the same."""
+    explained: float | None = None
+    """The part of the excess that larger batches cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +240,12 @@ def _sum_up(found: list[_Candidate], compared: _Compared, ranks: list[int]) -> t
         first = entries[0].excess
         key, ns = _innermost(entries[0], compared)
         rival = max((sums[other].middle for other in sums if other != at), default=0.0)
-        share = sums[at].middle / compared.step_ns
-        cause, ratio = find_cause(at, key, first.kind, first.late, compared.records, share=share)
+        cause = find_cause(at, key, first.kind, first.late, compared.records, excess_ns=sums[at].middle)
         slow.append(
             SlowRank(
                 rank=ranks[at],
                 kind=first.kind,
-                cause=cause,
+                cause=cause.cause,
                 name=key[0],
                 phase=key[1],
                 name_ns=round(ns),
@@ -251,7 +254,9 @@ def _sum_up(found: list[_Candidate], compared: _Compared, ranks: list[int]) -> t
                 late=len(first.late),
                 steps=() if first.kind == "persistent" else tuple(compared.steps[list(first.late)].tolist()),
                 period=first.period,
-                ratio=ratio,
+                ratio=cause.ratio,
+                amount=cause.amount,
+                explained=cause.explained,
             )
         )
     return tuple(sorted(slow, key=lambda one: (-one.excess_ns.middle, one.rank)))

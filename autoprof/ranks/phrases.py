@@ -52,13 +52,17 @@ def _place(one: SlowRank) -> str:
 
 def _explain(one: SlowRank) -> str:
     """Return the clause with the cause, where a reading shows it."""
+    amount = one.amount.replace("_", " ")
     if one.cause == "clock" and one.ratio is not None:
         return f". Its device's clock is at {format_percent(one.ratio)} of the others'"
     if one.cause == "batches" and one.ratio is not None:
-        return f". Its batches have {one.ratio:.2f} times the others' samples or tokens"
+        part = one.explained or 0.0
+        explained = "all" if part > 0.995 else format_percent(part)
+        return f". Its batches are larger: {one.ratio:.2f} times the others' {amount}, which explains {explained} of it"
     if one.cause == "busy machine" and one.ratio is not None:
         return f". It waits for a processor in {format_percent(one.ratio)} more of the time than the others"
-    return ". It is slower in nearly all rows" if one.cause == "machine" else ""
+    same = f". It has as many {amount} as the others" if amount else ""
+    return same + ". It is slower in nearly all rows" if one.cause == "machine" else same
 
 
 def _absent(ranks: RankComparison) -> str:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from ..base.frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..base.stats.layout_cache import cached_by_layout
+from ..base.units import INPUT_SCALAR
 
 SpanKey = tuple[str, Phase]
 
@@ -33,7 +34,7 @@ CLOCK_SCALAR: Final = "gpu_sm_clock_mhz"
 """The device's clock frequency."""
 CPU_WAIT_SCALAR: Final = "host_cpu_waiting"
 """The share of the time in which the training thread waits for a processor."""
-BATCH_SCALARS: Final = ("tokens", "samples", "frames")
+BATCH_SCALARS: Final = ("tokens", "samples", "frames", INPUT_SCALAR)
 """Amounts of data in a step."""
 RANK_SCALARS: Final = (CLOCK_SCALAR, CPU_WAIT_SCALAR, *BATCH_SCALARS)
 """Scalars of a step that show the cause of a slow rank."""

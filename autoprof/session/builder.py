@@ -343,7 +343,9 @@ class _Builder:
             targets = [(target.name, target.fqn) for target in self._named]
             part = self._account.part
             flops = FlopMeter(self._model, targets, part(Part.FLOPS), part(Part.END), self._place)
-        return Metrics(self._root, self._context.batches, telemetry, flops, self._inputs)
+        return Metrics(
+            self._root, self._context.batches, telemetry, flops, self._inputs, shares_inputs=self._exchange is not None
+        )
 
     def _observers(self, metrics: Metrics, excluded: ExcludedTime) -> list[Observer]:
         folder, exchange = self._folder, self._exchange

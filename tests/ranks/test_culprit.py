@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -290,6 +291,24 @@ def test_the_cause_is_named(cause: str, keys: list[SpanKey]) -> None:
     found = only(compare_ranks(records if name is None else with_scalar(records, name, values)))
     assert (found.rank, found.cause) == (2, cause)
     assert found.ratio == (None if ratio is None else pytest.approx(ratio, rel=0.02))
+
+
+def test_larger_batches_are_the_cause_where_they_explain_the_excess() -> None:
+    """The part of the excess that they cost is said; a rank with a little more data that is much slower has another."""
+    longer = slower(0, 1.8, SPREAD)
+    found = only(compare_ranks(with_scalar(longer, "input_elements", [1000.0, 1000.0, 1800.0, 1000.0])))
+    assert (found.cause, found.amount) == ("batches", "input_elements")
+    assert found.explained == pytest.approx(1, abs=0.1)
+    said = phrase_slow(compare_ranks(with_scalar(longer, "input_elements", [1000.0, 1000.0, 1800.0, 1000.0])))
+    assert re.search(r"Its batches are larger: 1\.80 times the others' input elements, which explains all of it", said)
+    found = only(compare_ranks(with_scalar(longer, "input_elements", [1000.0, 1000.0, 1100.0, 1000.0])))
+    assert (found.cause, found.amount) == ("machine", "")
+
+
+def test_the_same_work_that_takes_longer_is_said() -> None:
+    """The amounts of data are known, and are those of the others."""
+    ranks = compare_ranks(with_scalar(slower(0, 1.8, SPREAD), "tokens", [1000.0, 990.0, 1010.0, 1000.0]))
+    assert ". It has as many tokens as the others. It is slower in nearly all rows" in phrase_slow(ranks)
 
 
 def test_a_slow_network_accuses_no_rank() -> None:

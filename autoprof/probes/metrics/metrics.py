@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ...base.frame import FrameRun
 from ...base.summary import Summary
+from ...base.units import INPUT_SCALAR
 from ...resolve import RawStep
 from ...resolve.observer import Observer
 from .. import FetchedBatches
@@ -61,7 +62,7 @@ class StepInputs:
 
 
 class Metrics(Observer):
-    """Follow the steps of a run. ``inputs`` gets those of each."""
+    """Follow the steps of a run. ``inputs`` gets those of each; with ``shares_inputs`` they are scalars of the step."""
 
     provides = "throughput, telemetry and FLOPs"
 
@@ -72,6 +73,8 @@ class Metrics(Observer):
         telemetry: Telemetry | None = None,
         flops: FlopMeter | None = None,
         inputs: StepInputs | None = None,
+        *,
+        shares_inputs: bool = False,
     ) -> None:
         self._root = root
         self._batches = batches
@@ -82,6 +85,7 @@ class Metrics(Observer):
         """The records of the closed steps whose frames have not come yet, in order."""
         self._steps = 0
         self._inputs = StepInputs(0) if inputs is None else inputs
+        self._shares_inputs = shares_inputs
 
     def step(self, raw: RawStep) -> RawStep:
         """Take the model calls and the batches of a step that has just ended."""
@@ -98,6 +102,10 @@ class Metrics(Observer):
         for one in records:
             self._inputs.add(one.step, one.calls)
         self._throughput.add_run(run, records)
+        if self._shares_inputs:
+            for at, one in enumerate(records):
+                if one.calls.elements:
+                    run.scalars[at] = {**run.scalars[at], INPUT_SCALAR: float(one.calls.elements)}
         if self._flops is not None:
             for (calls, warmup), steps in Counter([(one.calls, one.warmup) for one in records]).items():
                 self._flops.add_steps(calls, self._root.shapes, warmup=warmup, steps=steps)
