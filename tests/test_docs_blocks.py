@@ -29,6 +29,7 @@ PAGES = [
             for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md")
         ),
         *sorted((ROOT / "docs").rglob("*.md")),
+        ROOT / "autoprof/frontends/cli/skill.md",
     )
     if page.name not in GENERATED and page.name not in CHECKED_ELSEWHERE
 ]

@@ -22,6 +22,7 @@ COMMANDS: Final = (
     "show",
     "report",
     "explain",
+    "skill",
     "compare",
     "ranks",
     "inspect",
