@@ -9,6 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from .frame import TRAINING_LANE, Phase
+from .units import NS_PER_S
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -24,9 +25,11 @@ OTHER_TARGETS: Final = "steps recorded with other targets, before or after the h
 NEGLIGIBLE_BIAS: Final = 0.1
 """The difference between recorded steps and all, as a fraction, up to which reports do not mention it."""
 
+TRAINING: Final = "training"
+"""The stage of the steps."""
 VALIDATION: Final = "validation"
 ROLLOUT: Final = "rollout or validation"
-"""The kinds of excluded forwards; the first one is a name, too."""
+"""The stages that are recognised by their forwards; the first one is a name, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +169,13 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True)
-class Excluded:
-    """Host time that belongs to no step: validation, ``torch.save``, pauses; around all steps, recorded or not.
+class Stage:
+    """A part of a program that alternates with the training: validation, rollouts, ``torch.save``, ``session.stage``.
 
-    ``steps`` is the number of steps in or after which it happened: the files of one checkpoint are several calls after
-    one step, and a check before the first step is in none. ``before_ns`` is the part before the first
-    step: a rollout comes before each round of training, validation after it.
+    Its host time belongs to no step, recorded or not. ``steps`` is the number of steps in or after which it
+    happened: the files of one checkpoint are several calls after one step, and a check before the first step is in
+    none. ``before_ns`` is the part before the first step: a rollout comes before each round of training, validation
+    after it. ``units`` has the samples, tokens and frames that were logged inside.
     """
 
     name: str
@@ -179,6 +183,16 @@ class Excluded:
     total_ns: int
     steps: int
     before_ns: int = 0
+    units: Mapping[str, float] = field(default_factory=dict)
+    chosen: bool = False
+    """Whether the program names it as a part of its work, by ``session.stage``."""
+
+    @property
+    def rate(self) -> tuple[str, float] | None:
+        """The unit that was logged inside, and how many of it a second; None without one."""
+        for unit, amount in self.units.items():
+            return unit, amount * NS_PER_S / max(self.total_ns, 1)
+        return None
 
     @property
     def kind(self) -> str:
@@ -306,7 +320,7 @@ class Summary:
     reason to a count. Reports show a span shorter than ``clock_limit_ns``, which the clock cannot resolve, as less than
     that. ``memory_table`` has the whole run first, then the names; ``unmeasured`` has the reasons for its empty
     columns. ``memory`` has the last reading of each kind. ``micro_steps`` is the number of micro-batches before one
-    optimizer step, in the mean; None without a backward pass. ``excluded`` is host time that belongs to no step.
+    optimizer step, in the mean; None without a backward pass. ``stages`` are those beside the training.
     ``loader`` has ``workers``, ``fetches`` and ``unready``, the fetches that found no batch ready, and ``starts`` and
     ``start_ns`` if workers were started again; empty where that is unknown. ``unsampled_ns`` is the time of all
     unsampled steps. ``run_steps`` are all steps after the first warm-up, recorded or not, and ``run_ns`` is their time
@@ -344,7 +358,7 @@ class Summary:
     memory_table: tuple[MemoryRow, ...] = ()
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     micro_steps: int | None = None
-    excluded: tuple[Excluded, ...] = ()
+    stages: tuple[Stage, ...] = ()
     loader: Mapping[str, int] = field(default_factory=dict)
     throughput_unit: str = "samples"
     progress: Progress | None = None
@@ -368,30 +382,37 @@ class Summary:
 
     @property
     def wall_ns(self) -> int:
-        """The time of all steps and of all that is excluded; a step whose time was not kept counts as the mean."""
+        """The time of all steps and of all other stages; a step whose time was not kept counts as the mean."""
         steps_ns = self.run_ns + self.step_mean_ns * max(self.all_steps - self.run_steps, 0)
-        return steps_ns + sum(one.total_ns for one in self.excluded)
+        return steps_ns + sum(one.total_ns for one in self.stages)
 
     @property
-    def excluded_share(self) -> float:
-        """The part of the wall time that belongs to no step."""
-        return sum(one.total_ns for one in self.excluded) / max(self.wall_ns, 1)
+    def all_stages(self) -> tuple[Stage, ...]:
+        """The training and the stages beside it, the longest first."""
+        beside_ns = sum(one.total_ns for one in self.stages)
+        training = Stage(TRAINING, self.all_steps, self.wall_ns - beside_ns, self.all_steps)
+        return tuple(sorted((training, *self.stages), key=lambda one: -one.total_ns))
+
+    @property
+    def stages_share(self) -> float:
+        """The part of the wall time in stages beside the training, which belongs to no step."""
+        return sum(one.total_ns for one in self.stages) / max(self.wall_ns, 1)
 
     def check(self) -> list[str]:
         """Return each law that the statistics break as a sentence; none where they add up.
 
         The phases make the recorded steps, and the ledger of the training thread the mean one. No row takes longer than
         these steps, or than itself outside of the rows in it. No two findings promise the same time: together they
-        gain no more than the mean step and the excluded time.
+        gain no more than the mean step and the other stages.
         """
         broken = []
         if sum(self.phases.values()) != self.total_step_ns:
             broken.append("the phases do not make the recorded steps")
-        kinds = {one.kind for one in self.excluded}
+        kinds = {one.kind for one in self.stages}
         owned_ns = sum(one.ns for one in self.ledger if one.name not in kinds)
         if self.ledger and abs(owned_ns - self.step_mean_ns) > len(self.ledger):
             broken.append("the owners of the ledger do not make the mean step")
-        excluded_ns = sum(one.total_ns for one in self.excluded) // max(self.all_steps, 1)
+        excluded_ns = sum(one.total_ns for one in self.stages) // max(self.all_steps, 1)
         if sum(one.gain_ns or 0 for one in self.findings) > self.step_mean_ns + excluded_ns:
             broken.append("the findings gain more than a step takes")
         for row in self.rows:

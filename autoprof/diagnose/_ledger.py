@@ -185,8 +185,7 @@ def build_ledger(run: Evidence) -> tuple[LedgerEntry, ...]:
         return ()
     entries = [*_rows(run), *_rest(run)]
     entries += [
-        LedgerEntry(one.kind, None, "choice", round(one.total_ns / max(summary.all_steps, 1)))
-        for one in summary.excluded
+        LedgerEntry(one.kind, None, "choice", round(one.total_ns / max(summary.all_steps, 1))) for one in summary.stages
     ]
     return tuple(sorted((one for one in entries if one.ns > 0), key=lambda one: -one.ns))
 

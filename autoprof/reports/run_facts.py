@@ -1,4 +1,4 @@
-"""The facts of a run beside its names: step time, throughput, excluded time, overhead, losses."""
+"""The facts of a run beside its names: step time, throughput, overhead, losses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Final
 from ..base.summary import NEGLIGIBLE_BIAS, OTHER_TARGETS, Summary, format_counts
 from ..base.units import (
     NS_PER_MS,
-    NS_PER_S,
     count,
     format_bytes,
     format_ms,
@@ -71,8 +70,6 @@ def run_facts(summary: Summary, *, full: bool = False) -> Iterator[Fact]:
         yield "memory", f"peak {format_bytes(peak)} allocated"
     elif (peak := summary.memory.get("rss_peak_bytes")) is not None:
         yield "memory", f"peak {format_bytes(peak)} resident"
-    if summary.excluded:
-        yield "excluded", _excluded(summary, len(summary.excluded) if full else 3)
     if summary.steps:
         yield "overhead", _overhead(summary)
     skipped = {reason: number for reason, number in summary.skipped.items() if reason != OTHER_TARGETS}
@@ -140,16 +137,3 @@ def bias_text(summary: Summary) -> str | None:
     word, mean = "longer" if longer > 0 else "shorter", _format_time(summary.run_mean_ns)
     differ = f"{format_percent(abs(longer))} {word}"
     return f"the mean of all steps is {mean}; the recorded ones, which all figures describe, are {differ}"
-
-
-def _excluded(summary: Summary, most: int) -> str:
-    """Phrase the time that belongs to no step: the longest ``most`` kinds, and its share of the wall time."""
-    parts = sorted(summary.excluded, key=lambda one: -one.total_ns)
-    texts = []
-    for one in parts[:most]:
-        span = format_span(one.total_ns) if one.total_ns >= NS_PER_S else format_ns(one.total_ns)
-        texts.append(f"{one.kind} {span} ({count(one.calls, 'time')})")
-    if len(parts) > most:
-        texts.append(f"{len(parts) - most} more")
-    share = f", {format_percent(summary.excluded_share)} of the wall time" if 0 < summary.excluded_share < 1 else ""
-    return f"{'; '.join(texts)}{share}; in no step"

@@ -13,13 +13,14 @@ from ..base.units import count, format_percent, format_short
 from .card import card_facts, other_findings
 from .hot_tree import hot_tree
 from .run_facts import FULL, NOTHING, PAGE, Fact, headline, run_facts, shown_path
+from .stage_text import MOST, stage_lines
 from .text import crop, render_rows, safe, wrap
 from .tree_text import column_unit, name_cells, render_tree
 
 LINES: Final = 39
 """The most lines; the console puts an empty line before them."""
 HEAD_LINES: Final = 24
-"""The most lines of the texts above the tree, which has room for the rows that take most of the time below them."""
+"""The most lines of the texts above the tree, less those of the stages: it has room for the rows with most time."""
 LABEL: Final = 11
 """Cells of the labels at the left edge."""
 
@@ -27,8 +28,11 @@ LABEL: Final = 11
 def render_short(summary: Summary, *, width: int = 80, folder: Path | None = None) -> list[str]:
     """Return the report for a tired person: cause, reason and next step first; no line but the last is wider."""
     width = max(width, 80)
-    head = ["─" * width, *_head(summary, width)]
     end = phase_lines(summary, width) if summary.steps else []
+    stages = stage_lines(summary, width, MOST) if summary.steps else []
+    if stages:
+        end = [*stages, "", *end]
+    head = ["─" * width, *_head(summary, width, HEAD_LINES - len(stages) - bool(stages))]
     last: list[str] = []
     if folder is not None:  # whole however long it is, for copying
         last = ["", f"all figures: {FULL}; a page: {PAGE}; the run's folder:", safe(shown_path(folder))]
@@ -48,8 +52,8 @@ def render_html(summary: Summary) -> str:
     return f'<div class="autoprof"><pre style="line-height: 1.2">{escape(text)}</pre></div>'
 
 
-def _head(summary: Summary, width: int) -> Iterator[str]:
-    """Yield the card, the other findings, the facts of the run and its notes, in about ``HEAD_LINES`` lines."""
+def _head(summary: Summary, width: int, most: int) -> Iterator[str]:
+    """Yield the card, the other findings, the facts of the run and its notes, in about ``most`` lines."""
     yield from wrap("", headline(summary), width, 0)
     if not summary.steps:
         yield from wrap("", NOTHING, width, 0)
@@ -57,7 +61,7 @@ def _head(summary: Summary, width: int) -> Iterator[str]:
     notes = [("note", note) for note in summary.notes]
     texts = [*card_facts(summary), *_first(also, 3, "finding"), *run_facts(summary), *_first(notes, 4, "note")]
     blocks = [wrap(label, text, width, LABEL) for label, text in texts]
-    while sum(map(len, blocks)) > HEAD_LINES and len(longest := max(blocks, key=len)) > 1:
+    while sum(map(len, blocks)) > most and len(longest := max(blocks, key=len)) > 1:
         longest.pop()  # the longest text loses its end first
         longest[-1] = f"{crop(longest[-1], width - 2).rstrip()} …"
     yield from (line for block in blocks for line in block)

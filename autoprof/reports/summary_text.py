@@ -14,6 +14,7 @@ from .measurements import work_table
 from .memory_text import render_memory
 from .run_facts import NOTHING, headline, run_facts
 from .short_text import LABEL, phase_lines
+from .stage_text import stage_lines
 from .text import crop, render_rows, safe, wrap
 from .tree_text import name_cells, render_tree
 
@@ -33,7 +34,7 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = 24) -
     width = max(width, NARROWEST)
     blocks = [[*wrap("", headline(summary, full=True), width, 0), *render_findings(summary, width=width)]]
     if summary.steps:
-        blocks += [[*_names(summary, width, top)], phase_lines(summary, width)]
+        blocks += [[*_names(summary, width, top)], stage_lines(summary, width), phase_lines(summary, width)]
     else:
         blocks[0] += wrap("", NOTHING, width, 0)
     facts = [*run_facts(summary, full=True), *(("note", note) for note in summary.notes)]

@@ -50,7 +50,7 @@ from ..targets import ModuleGroup, Target, first_cut, group_tree, select_targets
 from .account import RECORDING, Account, Part
 from .compiled_graphs import CompiledGraphs
 from .exclusions import Exclusions
-from .observers import ExcludedTime, MemoryTable, ModuleSources
+from .observers import MemoryTable, ModuleSources, StageTimes
 from .pipeline import Pipeline
 from .rank_exchange import LateGroup, RankExchange, make_exchange
 from .repeated_steps import RepeatedSteps
@@ -200,7 +200,7 @@ class _Builder:
         """Build every part complete, each from those before it, and open the first step last."""
         undo, settings, sampler = self._undo, self._settings, self._sampler
         self._make_capture()
-        excluded = ExcludedTime(self._context.prefetch)
+        excluded = StageTimes(self._context.prefetch)
         self._folder = folder = self._make_folder()
         metrics = self._metrics()
         undo.add(metrics.close)
@@ -347,7 +347,7 @@ class _Builder:
             self._root, self._context.batches, telemetry, flops, self._inputs, shares_inputs=self._exchange is not None
         )
 
-    def _observers(self, metrics: Metrics, excluded: ExcludedTime) -> list[Observer]:
+    def _observers(self, metrics: Metrics, excluded: StageTimes) -> list[Observer]:
         folder, exchange = self._folder, self._exchange
         observers: list[Observer] = [
             metrics,  # first: it adds to the scalars of the steps
@@ -378,7 +378,7 @@ class _Builder:
         calls.begin()
         return unseen
 
-    def _steps(self, choose: Callable[[], TargetSet], pipeline: Pipeline, excluded: ExcludedTime) -> TrainingSteps:
+    def _steps(self, choose: Callable[[], TargetSet], pipeline: Pipeline, excluded: StageTimes) -> TrainingSteps:
         find = self._probes.find
         flight = self._flight_recorder()
         stacks = find(StackProbe)

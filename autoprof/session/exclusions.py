@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from time import perf_counter_ns
+from typing import Any
 
 from ..capture.marks.codes import PAUSE, UNPAUSE
 from .events import Exclude, Include
-from .observers import ExcludedTime
+from .observers import StageTimes
 from .step_cost import StepCost
 from .step_listeners import StepListeners
 from .step_recording import StepRecording
@@ -18,9 +19,7 @@ class Exclusions:
     The times are counted in ``counts``; the recording, the listeners and the account leave them out of the open step.
     """
 
-    def __init__(
-        self, counts: ExcludedTime, recording: StepRecording, listeners: StepListeners, cost: StepCost
-    ) -> None:
+    def __init__(self, counts: StageTimes, recording: StepRecording, listeners: StepListeners, cost: StepCost) -> None:
         self._counts = counts
         self._recording = recording
         self._listeners = listeners
@@ -35,6 +34,8 @@ class Exclusions:
         """The begin of the validation that was recognised, without the blocks inside it."""
         self._since_ns = 0
         """The begin of the outermost block, or of the step where that began later."""
+        self._units: dict[str, float] = {}
+        """The samples, tokens and frames that were logged in the innermost block that has a name."""
 
     def open(self, decision: Exclude) -> None:
         """Open a block, and record nothing from now on."""
@@ -64,7 +65,16 @@ class Exclusions:
             ns = now_ns - self._begins_ns.pop()
             self._validation_ns += 0 if decision.name is None else ns
         if decision.name is not None:
-            self._counts.add(decision.name, ns, steps)
+            units, self._units = self._units, {}
+            self._counts.add(decision.name, ns, steps, units)
+
+    def choose(self, name: str) -> None:
+        """Note that the program names this stage as a part of its work."""
+        self._counts.chosen.add(name)
+
+    def log(self, name: str, value: Any) -> None:
+        """Add a unit of work to the open block. Raises ``TypeError`` or ``ValueError`` where it is no number."""
+        self._units[name] = self._units.get(name, 0.0) + float(value)
 
     def split(self, now_ns: int) -> None:
         """Count an open block up to now in the step that ends; the rest of it lies in the next one."""

@@ -1,4 +1,4 @@
-"""The session's own observers: memory held, excluded time, and the places of the modules' code."""
+"""The session's own observers: memory held, stages beside the training, and the places of the modules' code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from ..base.storage.runs import RunFolder
-from ..base.summary import Excluded, Summary
+from ..base.summary import Stage, Summary
 from ..base.weak import Weak
 from ..capture.memory import Footprint, tabulate
 from ..probes import Prefetch
@@ -36,33 +36,42 @@ class MemoryTable(Observer):
         return {}
 
 
-class ExcludedTime(Observer):
-    """Count the time that belongs to no step, by name: validation, ``torch.save``, pauses; add it to the summary.
+class StageTimes(Observer):
+    """Count the time of the stages beside the training, by name: validation, ``torch.save``; add it to the summary.
 
     The counts of fetches that found no batch are added, too: they are of unsampled steps as well.
     """
 
-    provides = "counts of excluded time"
+    provides = "times of the stages beside the training"
 
     def __init__(self, prefetch: Prefetch) -> None:
         self._prefetch = prefetch
         self._spent: dict[str, list[int]] = {}
         self._last_step: dict[str, int] = {}
+        self._units: dict[str, dict[str, float]] = {}
+        self.chosen: set[str] = set()
+        """The stages that the program names as parts of its work."""
 
-    def add(self, name: str, ns: int, step: int) -> None:
-        """Count one interval; ``step`` steps have ended before it."""
+    def add(self, name: str, ns: int, step: int, units: Mapping[str, float]) -> None:
+        """Count one interval; ``step`` steps have ended before it, and ``units`` were logged in it."""
         spent = self._spent.setdefault(name, [0, 0, 0, 0])
         spent[0] += 1
         spent[1] += max(ns, 0)
         spent[3] += max(ns, 0) if step == 0 else 0
+        for unit, amount in units.items():
+            of_stage = self._units.setdefault(name, {})
+            of_stage[unit] = of_stage.get(unit, 0.0) + amount
         if step != self._last_step.get(name, 0):
             self._last_step[name] = step
             spent[2] += 1
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with these counts."""
-        excluded = tuple(Excluded(name, *counts) for name, counts in self._spent.items())
-        return replace(summary, excluded=excluded, loader=self._prefetch.counts())
+        stages = tuple(
+            Stage(name, calls, ns, steps, before_ns, self._units.get(name, {}), name in self.chosen)
+            for name, (calls, ns, steps, before_ns) in self._spent.items()
+        )
+        return replace(summary, stages=stages, loader=self._prefetch.counts())
 
 
 class ModuleSources(Observer):

@@ -47,8 +47,16 @@ class Session:
         """End a step. The first call makes the session manual. After ``close`` it only warns, once."""
 
     @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the block as a stage beside the training, such as a rollout or scoring: it belongs to no step.
+
+        Reports have its time under ``name``, and the samples, tokens and frames that are logged inside.
+        """
+        yield
+
+    @contextmanager
     def pause(self, name: str = "pause") -> Iterator[None]:
-        """Exclude the block from steps: validation, saving. Reports show its time under ``name``."""
+        """Exclude the block from steps: validation, saving, which reports ask to do less often where it takes long."""
         yield
 
     def loader(self, iterable: Loader) -> Loader:
@@ -163,6 +171,11 @@ class OpenSession(Session):
             self._hooks.step()
         else:
             self._notes.warn_once("session.step: this session is closed; instrument the model again to go on")
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        with nullcontext() if self._ended else self._hooks.excluding(name, chosen=True):
+            yield
 
     @contextmanager
     def pause(self, name: str = "pause") -> Iterator[None]:

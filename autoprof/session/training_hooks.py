@@ -269,10 +269,10 @@ class TrainingHooks:
         """Whether time belongs to no step now."""
         return self._steps.is_excluded
 
-    def excluding(self, name: str) -> AbstractContextManager[None]:
+    def excluding(self, name: str, *, chosen: bool = False) -> AbstractContextManager[None]:
         """Exclude the time inside the block from steps, under this name."""
         self.attach_again()
-        return self._steps.excluding(name)
+        return self._steps.excluding(name, chosen=chosen)
 
     def report_fetch(self, source: Any, *, explicit: bool) -> None:
         """Called before each fetch; ``explicit`` loaders are those given to ``session.loader``."""

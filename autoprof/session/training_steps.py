@@ -17,6 +17,7 @@ from ..base.frame import NO_GAP, Gap, Phase
 from ..base.notes import Notes
 from ..base.process import lifecycle
 from ..base.signals import DeferSignals, raised_by_handler
+from ..base.units import UNITS
 from ..devices import Reading
 from ..targets import Target
 from .events import Decision, EndStep, Event, Exclude, ExcludeOpen, Include, PauseBegins, PauseEnds, RecordingIsOff
@@ -129,8 +130,13 @@ class TrainingSteps:
             self._recording.recorder.handle_failure("events")
 
     @contextmanager
-    def excluding(self, name: str) -> Iterator[None]:
-        """Charge the block to no step, but to this name; validation inside is counted under its own name."""
+    def excluding(self, name: str, *, chosen: bool = False) -> Iterator[None]:
+        """Charge the block to no step, but to this name; validation inside is counted under its own name.
+
+        ``chosen``: the program names it as a part of its work.
+        """
+        if chosen:
+            self._exclusions.choose(name)
         self.report(PauseBegins(name))
         try:
             yield
@@ -140,10 +146,12 @@ class TrainingSteps:
     def log(self, name: str, value: Any) -> None:
         """Attach a scalar to the open step; of an unsampled step only the units of work are kept.
 
-        Raises ``TypeError`` or ``ValueError`` where it is no number.
+        Inside of a stage they are the stage's. Raises ``TypeError`` or ``ValueError`` where it is no number.
         """
         opened = self._recording.open
-        if opened is not None:
+        if self._exclusions.depth and name in UNITS:
+            self._exclusions.log(name, value)
+        elif opened is not None:
             opened.scalars[name] = as_scalar(value)
         else:
             self._gap.log(name, value)

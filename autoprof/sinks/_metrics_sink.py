@@ -9,8 +9,9 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from pydantic import Field
@@ -24,7 +25,7 @@ from ..base.units import NS_PER_S, UNITS
 from ..errors import OutputError, import_extra
 
 LOOK_S: Final = 60.0
-"""The time between two looks at the findings."""
+"""The time between two looks at the summary."""
 QUEUE_SIZE: Final = 64
 """Reports that may wait for a slow receiver; further ones are dropped and counted."""
 
@@ -142,18 +143,20 @@ class MetricsSink(ABC):
         """Release the receiver."""
 
 
-class FindingsSink:
-    """A part of a sink that reports the findings too: a summary costs more than a report, so it asks for few."""
+class SummarySink:
+    """A part of a sink that reports findings and stages too: a summary costs more than a report, so it asks for few."""
 
     findings: tuple[Finding, ...] = ()
     """Those of the last summary."""
+    stages_s: Mapping[str, float] = MappingProxyType({})
+    """The time of each stage until the last summary."""
     _next_look_s = 0.0
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._seconds = clock
 
     def due(self) -> bool:
-        """Return whether the findings are to be looked at again."""
+        """Return whether the next summary is to be looked at."""
         now_s = self._seconds()
         if now_s < self._next_look_s:
             return False
@@ -161,8 +164,9 @@ class FindingsSink:
         return True
 
     def show(self, summary: Summary, step: int) -> None:
-        """Keep the findings so far."""
+        """Keep the findings and the stages so far."""
         self.findings = summary.findings
+        self.stages_s = {one.kind: one.total_ns / NS_PER_S for one in summary.all_stages}
 
 
 class SlowSink(MetricsSink):

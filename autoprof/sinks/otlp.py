@@ -20,7 +20,7 @@ from ..base.units import NS_PER_S
 from ..base.version import VERSION
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import FindingsSink, MetricsOptions, MetricsReport, SlowSink, load_extra
+from ._metrics_sink import MetricsOptions, MetricsReport, SlowSink, SummarySink, load_extra
 
 MOST_STEPS: Final = 256
 """Recorded steps between two reports that become spans; of more, the last ones do."""
@@ -56,7 +56,7 @@ class Gauge(NamedTuple):
     points: list[tuple[dict[str, str], float]]
 
 
-def gauges_of(report: MetricsReport, top: int) -> list[Gauge]:
+def gauges_of(report: MetricsReport, stages_s: Mapping[str, float], top: int) -> list[Gauge]:
     """Return the metrics of a report, named as the semantic conventions ask: units of UCUM, times in seconds."""
     run = report.statistics
     phases = [({"autoprof.phase": str(phase)}, seconds) for phase, seconds in report.phases_s().items()]
@@ -64,6 +64,7 @@ def gauges_of(report: MetricsReport, top: int) -> list[Gauge]:
     memory = [
         ({"autoprof.memory.kind": kind.removesuffix("_bytes")}, float(value)) for kind, value in run.memory.items()
     ]
+    stages = [({"autoprof.stage": name}, seconds) for name, seconds in stages_s.items()]
     scalars = [({"autoprof.scalar": name}, value) for name, value in run.scalars.items()]
     throughput: list[tuple[dict[str, str], float]] = [] if report.throughput is None else [({}, report.throughput)]
     return [
@@ -74,11 +75,12 @@ def gauges_of(report: MetricsReport, top: int) -> list[Gauge]:
         Gauge("autoprof.overhead", "1", "autoprof's own processor time by step time", [({}, run.overhead)]),
         Gauge("autoprof.memory.usage", "By", "Memory at the end of the last step", memory),
         Gauge("autoprof.scalar", "1", "Last value of each logged scalar", scalars),
+        Gauge("autoprof.stage.duration", "s", "Time of each stage so far", stages),
         Gauge("autoprof.step.number", "{step}", "The last recorded step", [({}, report.step)]),
     ]
 
 
-class OtlpSink(FindingsSink, SlowSink):
+class OtlpSink(SummarySink, SlowSink):
     """Send metrics and spans on the sink's own thread. A collector that does not answer loses reports, and no step.
 
     The trace of a run has one span of the whole run, whose events are the findings, and below it a span of each
@@ -113,7 +115,7 @@ class OtlpSink(FindingsSink, SlowSink):
         self._began_ns = time_ns()
         self._steps: deque[TimedStep] = deque(maxlen=MOST_STEPS)
         self._silent_until = run.clock()
-        FindingsSink.__init__(self, run.clock)
+        SummarySink.__init__(self, run.clock)
         SlowSink.__init__(self, "otlp", options, run.clock)
 
     # On the training thread.
@@ -125,8 +127,8 @@ class OtlpSink(FindingsSink, SlowSink):
         super().write(frame)
 
     def close(self, summary: Summary) -> None:
-        """Keep the last findings, and report the last steps."""
-        self.findings = summary.findings
+        """Keep the last findings and stages, and report the last steps."""
+        self.show(summary, summary.all_steps)
         super().close(summary)
 
     # On the sink's thread.
@@ -177,7 +179,7 @@ class OtlpSink(FindingsSink, SlowSink):
                     ]
                 ),
             )
-            for gauge in gauges_of(report, self._top)
+            for gauge in gauges_of(report, self.stages_s, self._top)
             if gauge.points
         ]
         scope = made.ScopeMetrics(self._scope, metrics, "")

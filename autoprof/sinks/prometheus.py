@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import Field
@@ -13,7 +13,7 @@ from ..base.units import NS_PER_S
 from ..errors import OutputError
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import FindingsSink, MetricsOptions, MetricsReport, MetricsSink, load_extra
+from ._metrics_sink import MetricsOptions, MetricsReport, MetricsSink, SummarySink, load_extra
 
 
 class PrometheusOptions(MetricsOptions):
@@ -34,8 +34,10 @@ class Series(NamedTuple):
     values: dict[Any, float]
 
 
-def series_of(report: MetricsReport, findings: Iterable[Finding], top: int) -> list[Series]:
-    """Return the gauges of a report, and of the findings so far."""
+def series_of(
+    report: MetricsReport, findings: Iterable[Finding], stages_s: Mapping[str, float], top: int
+) -> list[Series]:
+    """Return the gauges of a report, and of the findings and the stages so far."""
     run = report.statistics
     phases = {(str(phase),): seconds for phase, seconds in report.phases_s().items()}
     spans = {(name, str(phase)): seconds for name, phase, seconds in report.rows_s(top)}
@@ -55,6 +57,12 @@ def series_of(report: MetricsReport, findings: Iterable[Finding], top: int) -> l
         Series("autoprof_memory_bytes", "Memory at the end of the last step", ("kind",), memory),
         Series("autoprof_scalar", "Last value of each logged scalar", ("name",), scalars),
         Series(
+            "autoprof_stage_seconds",
+            "Time of each stage so far: training, validation, rollout, …",
+            ("stage",),
+            {(stage,): seconds for stage, seconds in stages_s.items()},
+        ),
+        Series(
             "autoprof_finding_gain_seconds",
             "Time of a step that each cause could save, 0 where it is unknown",
             ("rule", "severity", "name", "slow_rank"),
@@ -63,7 +71,7 @@ def series_of(report: MetricsReport, findings: Iterable[Finding], top: int) -> l
     ]
 
 
-class PrometheusSink(FindingsSink, MetricsSink):
+class PrometheusSink(SummarySink, MetricsSink):
     """Keep the last report for the next request. ``port`` is the port of the endpoint."""
 
     def __init__(self, options: PrometheusOptions, run: RunInfo) -> None:
@@ -87,7 +95,7 @@ class PrometheusSink(FindingsSink, MetricsSink):
         if run.folder is not None:
             with contextlib.suppress(OSError):
                 run.folder.note("prometheus", f"http://{options.host}:{self.port}/metrics")
-        FindingsSink.__init__(self, run.clock)
+        SummarySink.__init__(self, run.clock)
         MetricsSink.__init__(self, options, run.clock)
 
     def report(self, report: MetricsReport) -> None:
@@ -99,7 +107,7 @@ class PrometheusSink(FindingsSink, MetricsSink):
         report = self._report
         if report is None:
             return
-        for series in series_of(report, self.findings, self._top):
+        for series in series_of(report, self.findings, self.stages_s, self._top):
             family = self._families.GaugeMetricFamily(series.name, series.about, labels=["rank", *series.labels])
             for labels, value in series.values.items():
                 family.add_metric([self._rank, *labels], value)

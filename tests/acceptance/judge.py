@@ -223,12 +223,12 @@ class Judge:
     def excluded(self, relative: float = RELATIVE) -> Judge:
         """Compare all excluded time of the run; the absolute tolerance holds for each step that has some."""
         times = [step.phases[EXCLUDED] for step in CLOCK.steps if EXCLUDED in step.phases]
-        reported = sum(one.total_ns for one in self.summary.excluded)
+        reported = sum(one.total_ns for one in self.summary.stages)
         return self.time("excluded", sum(times), reported, relative, ABSOLUTE_MS * max(len(times), 1))
 
     def excludes_nothing(self) -> Judge:
         """Require that all time of the run belongs to its steps."""
-        total_ns = sum(one.total_ns for one in self.summary.excluded)
+        total_ns = sum(one.total_ns for one in self.summary.stages)
         return self.add("excluded", "0 ms", f"{total_ns / 1e6:.1f} ms", total_ns == 0, "not training")
 
     def throughput(self, units: float | Sequence[float] | None, may_be_absent: bool = False) -> Judge:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from compare_builders import MS, noise, save, train
 
-from autoprof.base.summary import Excluded, Summary
+from autoprof.base.summary import Stage, Summary
 from autoprof.frontends.cli import main
 from autoprof.frontends.compare import compare_runs, render_comparison
 from autoprof.reports.text import cells
@@ -116,7 +116,7 @@ def test_time_outside_of_steps_is_a_line_of_its_own(tmp_path: Path, capsys: pyte
     runs = [save(tmp_path, {("Net", "forward"): [5.0] * 40}, change=at(pause)) for pause in (3.0, 0.0)]
     assert main(["compare", *map(str, runs), "--json"]) == 0
     assert "wall time" not in capsys.readouterr().out  # nothing was excluded: another program may have stopped this one
-    saved = Summary(excluded=(Excluded("torch.save", calls=40, total_ns=120 * MS, steps=40),))
+    saved = Summary(stages=(Stage("torch.save", calls=40, total_ns=120 * MS, steps=40),))
     (runs[0] / "summary.json").write_text(json.dumps(saved.to_dict()))
     assert main(["compare", *map(str, runs), "--json"]) == 0
     whole = {one["name"]: one for one in json.loads(capsys.readouterr().out)["whole"]}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autoprof.base.frame import Phase, Span
 from autoprof.base.stats import Aggregate
-from autoprof.base.summary import Excluded, Finding, LedgerEntry, MetricStats, Summary, Work, WorkRow
+from autoprof.base.summary import Finding, LedgerEntry, MetricStats, Stage, Summary, Work, WorkRow
 from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
 from autoprof.diagnose._claims import settle
 from autoprof.diagnose._environment import Environment
@@ -62,7 +62,7 @@ def test_each_part_of_a_step_has_one_state() -> None:
 
 def test_excluded_time_is_a_choice_without_a_phase() -> None:
     """Half as long as all steps together."""
-    summary = diagnose(evidence_of({"forward": 90}, repeat=20, excluded=(Excluded("torch.save", 5, 10**9, 5),)))
+    summary = diagnose(evidence_of({"forward": 90}, repeat=20, stages=(Stage("torch.save", 5, 10**9, 5),)))
     assert LedgerEntry("torch.save", None, "choice", 50 * MS) in summary.ledger
 
 

@@ -8,7 +8,7 @@ from evidence_builders import MS, evidence_of, finding_of, found
 
 from autoprof.base.frame import BACKWARD_NAME, Phase, Span
 from autoprof.base.stats import Aggregate
-from autoprof.base.summary import HIGHER_ORDER, Excluded, MemoryRow, MetricStats, Summary, Work, WorkRow
+from autoprof.base.summary import HIGHER_ORDER, MemoryRow, MetricStats, Stage, Summary, Work, WorkRow
 from autoprof.capture.hooks.sizes import ModuleSize
 from autoprof.diagnose import (
     MIN_STEPS,
@@ -133,8 +133,8 @@ def test_counted_recompute_that_was_not_timed_is_stated() -> None:
 @pytest.mark.parametrize(("steps", "often"), [(1, "once"), (0, "before the first step")])
 def test_what_is_excluded_once_may_never_recur(steps: int, often: str) -> None:
     """The validation at the end of a short run, or Lightning's check before it, says nothing of a longer one."""
-    excluded = (Excluded("validation", 4, 2_000 * MS, steps), Excluded("torch.save", 5, 300 * MS, 5))
-    judged = judge(evidence_of({"forward": 90}, repeat=80, excluded=excluded))
+    stages = (Stage("validation", 4, 2_000 * MS, steps), Stage("torch.save", 5, 300 * MS, 5))
+    judged = judge(evidence_of({"forward": 90}, repeat=80, stages=stages))
     (finding,) = [one for one in judged if one.rule == "excluded"]
     assert finding.severity == "info"
     assert finding.why.startswith(f"inconclusive: validation took 19.4 % of the wall time, {often}: ")
@@ -142,8 +142,8 @@ def test_what_is_excluded_once_may_never_recur(steps: int, often: str) -> None:
 
 def test_what_is_excluded_twice_is_found() -> None:
     """Beside what happened once, which is no part of the gain."""
-    excluded = (Excluded("validation", 2, 2_000 * MS, 2), Excluded("torch.save", 1, 3_000 * MS, 1))
-    judged = judge(evidence_of({"forward": 90}, repeat=50, excluded=excluded))
+    stages = (Stage("validation", 2, 2_000 * MS, 2), Stage("torch.save", 1, 3_000 * MS, 1))
+    judged = judge(evidence_of({"forward": 90}, repeat=50, stages=stages))
     (finding,) = [one for one in judged if one.rule == "excluded"]
     assert (finding.severity, finding.name, finding.gain_ns) == ("warning", "validation", 10 * MS)
     assert finding.why == (
@@ -153,8 +153,8 @@ def test_what_is_excluded_twice_is_found() -> None:
 
 def test_a_rollout_before_each_round_of_updates_is_part_of_the_work() -> None:
     """It is never advised to collect less experience: the finding is a note."""
-    excluded = (Excluded("validation", 11, 11_000 * MS, 10, 1_000 * MS),)
-    judged = judge(evidence_of({"forward": 90}, repeat=40, excluded=excluded))
+    stages = (Stage("validation", 11, 11_000 * MS, 10, 1_000 * MS),)
+    judged = judge(evidence_of({"forward": 90}, repeat=40, stages=stages))
     (finding,) = [one for one in judged if one.rule == "excluded"]
     assert (finding.severity, finding.name) == ("note", "rollout or validation")
     assert finding.why.startswith("rollout or validation takes")
@@ -164,8 +164,8 @@ def test_a_rollout_before_each_round_of_updates_is_part_of_the_work() -> None:
 @pytest.mark.parametrize("before", [0, 50], ids=["none", "a sanity check"])
 def test_validation_after_each_round_is_no_rollout(before: int) -> None:
     """It did not come before the first step, or was much shorter there."""
-    excluded = (Excluded("validation", 11, 10_000 * MS + before * MS, 10, before * MS),)
-    judged = judge(evidence_of({"forward": 90}, repeat=40, excluded=excluded))
+    stages = (Stage("validation", 11, 10_000 * MS + before * MS, 10, before * MS),)
+    judged = judge(evidence_of({"forward": 90}, repeat=40, stages=stages))
     (finding,) = [one for one in judged if one.rule == "excluded"]
     assert (finding.severity, finding.name) == ("critical", "validation")
     assert "validate less often" in finding.next

@@ -112,9 +112,9 @@ def test_validation_is_recognised_without_being_told(program: Program) -> None:
     program.train()
     summary = program.end()
     assert program.lengths == [15] * 5
-    assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [("validation", 2, 440)]
+    assert [(one.name, one.calls, one.total_ns) for one in summary.stages] == [("validation", 2, 440)]
     assert {count(frame, Phase.FORWARD)["layer"] for frame in program.watched.sink.frames} == {1}
-    assert "excluded   validation 440 ns (2 times), 85.4 % of the wall time; in no step" in render_summary(summary)
+    assert "validation  85.4 %  440 ns      2  220 ns" in render_summary(summary)
 
 
 def test_a_loader_that_was_seen_to_feed_validation_is_apart_from_its_first_fetch_on(program: Program) -> None:
@@ -126,8 +126,8 @@ def test_a_loader_that_was_seen_to_feed_validation_is_apart_from_its_first_fetch
         program.validate(DataLoader(checks))
     summary = program.end()
     assert program.lengths == [18] * 6
-    assert summary.excluded[0].calls == 3
-    assert summary.excluded[0].total_ns == 3 * 2 * (1000 + 110)
+    assert summary.stages[0].calls == 3
+    assert summary.stages[0].total_ns == 3 * 2 * (1000 + 110)
     assert [frame.phase_ns()[Phase.DATA] for frame in program.watched.sink.frames] == [3] * 6
 
 
@@ -142,7 +142,7 @@ def test_what_is_excluded_after_one_step_happens_once(program: Program) -> None:
             with session.pause():
                 program.clock.advance(10)
         program.train()
-    excluded = {one.name: (one.calls, one.steps) for one in program.end().excluded}
+    excluded = {one.name: (one.calls, one.steps) for one in program.end().stages}
     assert excluded["pause"] == (6, 2)
     if "validation" in excluded:  # at once only where the model is in eval mode under no_grad
         assert excluded["validation"] == (1, 0)
@@ -160,7 +160,7 @@ def test_forwards_before_the_first_step_show_that_a_round_begins_with_them(rollo
         if not rollout:
             program.validate()
     summary = program.end()
-    (excluded,) = summary.excluded
+    (excluded,) = summary.stages
     assert excluded.before_ns == (220 if rollout else 0)
     assert [one.name for one in summary.findings if one.rule == "excluded"] == [
         "rollout or validation" if rollout else "validation"
@@ -196,7 +196,7 @@ def test_saving_a_checkpoint_is_charged_to_no_step(program: Program, monkeypatch
         program.watched.step()
     summary = program.end()
     assert program.lengths == [15, 15]
-    assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [("torch.save", 1, 1000)]
+    assert [(one.name, one.calls, one.total_ns) for one in summary.stages] == [("torch.save", 1, 1000)]
     assert torch.save is SAVE
     torch.save({"slow": Slow(), "model": program.model.state_dict()}, files[1])
     assert len(files[0].getvalue()) == len(files[1].getvalue())
@@ -225,7 +225,7 @@ def test_other_ways_of_saving_are_charged_to_no_step(program: Program, module: A
         program.watched.step()
     summary = program.end()
     assert program.lengths == [15, 15]
-    assert [(one.calls, one.total_ns) for one in summary.excluded] == [(1, 1000)]
+    assert [(one.calls, one.total_ns) for one in summary.stages] == [(1, 1000)]
 
 
 # Compilation.
@@ -244,3 +244,35 @@ def test_a_step_in_which_torch_compiled_is_kept_apart_and_said() -> None:
     assert [frame.warmup for frame in program.watched.sink.frames] == [False, True, False]
     assert (summary.steps, summary.warmup_steps) == (2, 1)
     assert summary.skipped["steps in which torch compiled, excluded as warm-up"] == 1
+
+
+def test_a_named_stage_has_the_units_that_are_logged_inside(program: Program) -> None:
+    """They are no samples of a step; the times of the stage and of the training make the wall time."""
+    session = program.watched.session
+    for _ in range(4):
+        with session.stage("rollout"):
+            program.clock.advance(40)
+            session.log(samples=8)
+            session.log(samples=2)
+        program.train()
+        session.log(samples=1)
+    summary = program.end()
+    rollout, training = sorted(summary.all_stages, key=lambda one: one.name)
+    assert (rollout.name, rollout.calls, rollout.total_ns, rollout.chosen) == ("rollout", 4, 160, True)
+    assert rollout.units == {"samples": 40.0}
+    assert rollout.rate == ("samples", 40 / 160e-9)
+    assert (training.name, training.calls) == ("training", summary.all_steps)
+    assert rollout.total_ns + training.total_ns == summary.wall_ns
+    assert [line for line in render_summary(summary) if line.startswith("rollout ")]
+
+
+@pytest.mark.parametrize(("chosen", "severity"), [(True, "note"), (False, "critical")])
+def test_a_stage_of_the_work_is_no_defect(program: Program, chosen: bool, severity: str) -> None:
+    """A pause that takes as long is one."""
+    session = program.watched.session
+    for _ in range(12):
+        with session.stage("rollout") if chosen else session.pause("rollout"):
+            program.clock.advance(40)
+        program.train()
+    [found] = [one for one in program.end().findings if one.rule == "excluded"]
+    assert (found.name, found.severity, found.gain_ns is None) == ("rollout", severity, chosen)

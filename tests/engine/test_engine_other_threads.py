@@ -102,7 +102,7 @@ def test_an_evaluation_on_another_thread_is_no_validation_and_ends_no_step() -> 
             on_another_thread(evaluate)
             train()
         summary = watched.session.summary()
-    assert summary.excluded == ()
+    assert summary.stages == ()
     assert [frame.step for frame in watched.frames] == [*range(1, MIN_UPDATES + 5)]
 
 

@@ -212,7 +212,7 @@ def test_between_far_recorded_steps_updates_count_the_steps_and_validation_is_ex
     assert sum(asleep) > 30
     assert not asleep[0]
     assert (summary.steps, summary.unsampled_steps) == (3, 40)
-    (validation,) = summary.excluded
+    (validation,) = summary.stages
     assert (validation.name, summary.unsampled_ns + validation.total_ns) == ("validation", 9_000)
     assert validation.total_ns >= 5_000
     assert not summary.notes

@@ -9,7 +9,7 @@ from autoprof import Summary
 
 def times(summary: Summary) -> dict[str, int]:
     """Return how often each kind of excluded time occurred."""
-    return {one.name: one.calls for one in summary.excluded}
+    return {one.name: one.calls for one in summary.stages}
 
 
 def frames(folder: Path) -> list[dict[str, Any]]:

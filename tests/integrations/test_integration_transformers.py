@@ -110,8 +110,8 @@ def test_epochs_evaluations_and_the_best_checkpoint(config: Any, tmp_path: Path)
     assert summary.progress is not None
     assert summary.progress.total_steps == 18
     assert times(summary)["validation"] == 4
-    assert {one.name for one in summary.excluded} == {"validation", "checkpoint saving"}
-    assert summary.excluded[0].before_ns > 0
+    assert {one.name for one in summary.stages} == {"validation", "checkpoint saving"}
+    assert summary.stages[0].before_ns > 0
 
 
 def test_a_resumed_training_counts_its_own_steps(config: Any, tmp_path: Path) -> None:

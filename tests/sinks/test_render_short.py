@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from sink_builders import acts, frame_of, summary_of
 
 from autoprof.base.frame import Phase
-from autoprof.base.summary import OTHER_TARGETS, Excluded, Finding, Progress, Summary
+from autoprof.base.summary import OTHER_TARGETS, Finding, Progress, Stage, Summary
 from autoprof.reports.short_text import LINES, render_html, render_short
 from autoprof.reports.summary_text import render_summary
 
@@ -25,7 +25,6 @@ Next       switch checkpointing off where memory allows
 also       [warning] optimizer (up to 30.0 ms a step could be saved)
 step       mean 1000.0 ms, p50 1000.0 ms, p95 1000.0 ms
 throughput 2.00 samples/s
-excluded   validation 500.0 ms (1 time), 20.0 % of the wall time; in no step
 overhead   0.3 % of the time of all steps
 
 name                   share  ms/step  forward  recompute  backward
@@ -37,6 +36,10 @@ optimizer              6.0 %     60.0
 other (in no span)     6.0 %     60.0
 data                   4.0 %     40.0
 Loss/VGG (user)        2.0 %     20.0
+
+stage        share      time  times      each            rate
+training    80.0 %     2.0 s      2     1.0 s  2.00 samples/s
+validation  20.0 %  500.0 ms      1  500.0 ms
 
 phase     data  forward  recompute  backward  optimizer   user  other     step
 ms/step   40.0      280        100       440       60.0   20.0   60.0     1000
@@ -59,8 +62,8 @@ def judged(summary: Summary) -> Summary:
         gain_ns=100_000_000,
     )
     optimizer = Finding("optimizer", "warning", "slow", "fuse it", gain_ns=30_000_000)
-    excluded = Excluded("validation", 1, 500_000_000, 1)
-    return replace(summary, findings=(recompute, optimizer), excluded=(excluded,))
+    excluded = Stage("validation", 1, 500_000_000, 1)
+    return replace(summary, findings=(recompute, optimizer), stages=(excluded,))
 
 
 def test_the_report_at_80_columns(judged: Summary) -> None:
@@ -75,7 +78,7 @@ def test_a_long_report_keeps_its_length_and_ends_with_the_folder(judged: Summary
         summary_of([frame_of(rows)]),
         findings=tuple(replace(judged.findings[0], why="why " * 100, next="next " * 100) for _ in range(9)),
         notes=tuple(f"note {at} " + "word " * 50 for at in range(9)),
-        excluded=tuple(Excluded(f"kind {at}", 2, 1_000_000, 2) for at in range(9)),
+        stages=tuple(Stage(f"kind {at}", 2, 1_000_000, 2) for at in range(9)),
         skipped={f"steps for reason {at}": 2 for at in range(9)},
     )
     lines = render_short(many, folder=Path("/runs/one"))
@@ -140,8 +143,8 @@ def test_a_chain_of_names_with_nearly_the_same_time_is_one_line() -> None:
 
 def test_forwards_that_may_be_a_rollout_have_one_name_in_every_report(judged: Summary) -> None:
     """The short and the full report and the page say what the verdict says."""
-    forwards = Excluded("validation", 120, 30_000_000_000, steps=10, before_ns=3_000_000_000)
-    run = replace(judged, excluded=(forwards,))
+    forwards = Stage("validation", 120, 30_000_000_000, steps=10, before_ns=3_000_000_000)
+    run = replace(judged, stages=(forwards,))
     assert forwards.kind == "rollout or validation"
     for lines in (render_short(run), render_summary(run), [render_html(run)]):
         assert "rollout or validation" in "\n".join(lines)

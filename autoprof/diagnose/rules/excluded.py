@@ -3,7 +3,7 @@
 Finds, above a bound:
 
 - validation, rollouts, ``torch.save`` and pauses, which belong to no step, and the lines that ran then: 15 % of the
-  wall time, by what happened after two steps or more. Rollouts are a note.
+  wall time, by what happened after two steps or more. Rollouts, and stages that the program names, are a note.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from .._bounds import LARGE_SHARE, MAX_BESIDE
 from .._stacks import EXCLUDED
 from .._thresholding import is_above
 
+_OF_THE_WORK: Final = (
+    "the program names it as a part of its work: make it shorter by torch.inference_mode(), by larger batches, or in "
+    "other processes while the model trains"
+)
 _SAVE_LESS: Final = (
     "save less often (each N minutes), keep only the last files, and write on another thread or with "
     "torch.distributed.checkpoint.async_save"
@@ -35,34 +39,39 @@ _ADVICE: Final = {
 def judge(run: Evidence) -> Finding | None:
     """Judge the excluded time as a share of the time of all steps and of itself; name its largest part."""
     summary = run.summary
-    share, wall_ns, steps = summary.excluded_share, summary.wall_ns, summary.all_steps
+    share, wall_ns, steps = summary.stages_share, summary.wall_ns, summary.all_steps
     if not is_above(share, MAX_BESIDE):
         return None
     evidence = {
         "share": round(share, 4),
         "bound": MAX_BESIDE,
         "steps": steps,
-        "excluded_ns": {one.name: one.total_ns for one in summary.excluded},
-        "calls": {one.name: one.calls for one in summary.excluded},
-        "times": {one.name: one.steps for one in summary.excluded},
+        "excluded_ns": {one.name: one.total_ns for one in summary.stages},
+        "calls": {one.name: one.calls for one in summary.stages},
+        "times": {one.name: one.steps for one in summary.stages},
     }
     # Time after one step only may be the end of the run: nothing shows how often it recurs. Time before the first step,
     # as Lightning's sanity check, does not recur.
-    recurring = [one for one in summary.excluded if one.steps > 1]
+    recurring = [one for one in summary.stages if one.steps > 1]
+    for chosen in (False, True):
+        group = [one for one in recurring if one.chosen is chosen]
+        if is_above(sum(one.total_ns for one in group) / wall_ns, MAX_BESIDE):
+            recurring = group
+            break
     recurring_share = sum(one.total_ns for one in recurring) / wall_ns
     if not is_above(recurring_share, MAX_BESIDE):
-        once = max((one for one in summary.excluded if one not in recurring), key=attrgetter("total_ns"))
+        once = max((one for one in summary.stages if one not in recurring), key=attrgetter("total_ns"))
         missing = (
             f"inconclusive: {once.kind} took {format_percent(once.total_ns / wall_ns)} of the wall time, "
             f"{'once' if once.steps else 'before the first step'}: a longer run shows how often it recurs"
         )
         return abstain("excluded", missing, "a longer run", evidence)
     largest = max(recurring, key=attrgetter("total_ns"))
-    kind, every = largest.kind, steps / largest.steps
+    kind, every, is_work = largest.kind, steps / largest.steps, largest.kind == ROLLOUT or largest.chosen
     often = "in each step" if every < 1.5 else f"about every {format_count(round(every))} steps"
-    rest = [one for one in summary.excluded if one is not largest and one.total_ns >= 0.01 * wall_ns]
+    rest = [one for one in summary.stages if one is not largest and one.total_ns >= 0.01 * wall_ns]
     others = "".join(f", {one.kind} {format_percent(one.total_ns / wall_ns)}" for one in rest)
-    severity: Severity = "note" if kind == ROLLOUT else "critical" if recurring_share >= LARGE_SHARE else "warning"
+    severity: Severity = "note" if is_work else "critical" if recurring_share >= LARGE_SHARE else "warning"
     table = run.facts.stacks.get(EXCLUDED)
     lines = f"; {table.describe(share)} of the wall time" if table is not None and table.named else ""
     return Finding(
@@ -70,7 +79,7 @@ def judge(run: Evidence) -> Finding | None:
         severity,
         f"{kind} takes {format_percent(largest.total_ns / wall_ns)} of the wall time: {largest.calls} times, {often}, "
         f"{format_ns(largest.total_ns // largest.calls)} each{others}{lines}",
-        _ADVICE.get(kind, "do this less often, or beside the training"),
+        _ADVICE.get(kind, _OF_THE_WORK if is_work else "do this less often, or beside the training"),
         kind,
         gain_ns=None if severity == "note" else round((recurring_share - MAX_BESIDE) * wall_ns / max(steps, 1)),
         evidence=evidence | ({} if table is None else table.evidence()),
@@ -79,7 +88,7 @@ def judge(run: Evidence) -> Finding | None:
 
 def _experiment(finding: Finding) -> Experiment:
     """Return the call to make less often; fewer rollouts would be another training, so there the advice is text."""
-    if finding.name == ROLLOUT:
+    if finding.severity == "note":
         return Experiment("other", "edit", target=finding.name, quantity="wall_ns")
     return Experiment("call.every", "increase", target=finding.name, quantity="wall_ns")
 

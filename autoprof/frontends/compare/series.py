@@ -169,5 +169,5 @@ def read_series(path: Path) -> RunSeries:
         ended=run.info["ended"],
         overhead=first.overhead_ns / first.observed_ns if first.observed_ns else None,
     )
-    has_excluded = bool(summary.excluded or summary.skipped)
+    has_excluded = bool(summary.stages or summary.skipped)
     return RunSeries(tuple(series for series, _ in found), note, run.info, has_excluded)

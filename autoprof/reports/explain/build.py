@@ -137,7 +137,7 @@ def _expect(change: Experiment, one: Finding, summary: Summary) -> Expectation:
         gain_ns = round(gain_ns * step_ns / max(summary.step_mean_ns, 1))
     if change.quantity == "wall_ns":
         steps = summary.steps + summary.warmup_steps + summary.unsampled_steps
-        step_ns += sum(part.total_ns for part in summary.excluded) / max(steps, 1)
+        step_ns += sum(part.total_ns for part in summary.stages) / max(steps, 1)
     best = None if gain_ns is None else round(max(step_ns - gain_ns, 0))
     return Expectation(change.quantity, round(step_ns), best)
 

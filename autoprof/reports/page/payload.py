@@ -15,7 +15,8 @@ from ...base.summary import Summary
 from ..card import card_facts
 from ..hot_tree import SELF, tree_rows
 from ..memory_text import label
-from ..run_facts import NOTHING, headline, run_facts
+from ..run_facts import NOTHING, Fact, headline, run_facts
+from ..stage_text import stage_text
 from ..summary_text import render_summary
 from ..text import safe
 from .history import RunHistory, Times, read_history
@@ -44,12 +45,18 @@ def run_payload(run: Run, summary: Summary, *, rank: int | None = None) -> Json:
         "phases": [[str(phase), ns] for phase, ns in summary.phases.items() if ns or phase is Phase.OTHER],
         "card": [[word, safe(text)] for word, text in card_facts(summary)],
         "findings": _findings(summary),
-        "facts": [[word, safe(text)] for word, text in run_facts(summary)],
+        "facts": [[word, safe(text)] for word, text in _facts(summary)],
         "text": "\n".join(render_summary(summary, width=TEXT_WIDTH)),
         "tree": _tree(summary),
         "rows": _rows(summary, history),
         "records": None if history is None or not history.steps else _history(history),
     }
+
+
+def _facts(summary: Summary) -> list[Fact]:
+    """Return the facts of the run, its stages first."""
+    stages = [("stages", stage_text(summary))] if summary.stages and summary.steps else []
+    return [*stages, *run_facts(summary)]
 
 
 def _tree(summary: Summary) -> list[Json]:

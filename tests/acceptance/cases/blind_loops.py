@@ -461,7 +461,7 @@ def pseudo_labels() -> Judge:
         update((model(batch) - labels).square().mean(), optimizer)
 
     judge = judge_loop(model, step, STEPS, optimizer).steps().phases("forward", "backward").step_time()
-    excluded_ns = sum(one.total_ns for one in judge.summary.excluded)
+    excluded_ns = sum(one.total_ns for one in judge.summary.stages)
     return judge.is_true("excluded", excluded_ns < 30e6, f"{excluded_ns / 1e6:.1f} ms", "the first one").silent(
         "excluded"
     )

@@ -325,9 +325,9 @@ class Program:
 
     def _c_excluded(self, claim):
         figures = self.truth["host_spans"][claim["is"]]
-        found = [one for one in self.summary.excluded if one.name == claim["name"]]
+        found = [one for one in self.summary.stages if one.name == claim["name"]]
         calls, words = sum(one.calls for one in found), f"excluded {claim['name']}"
-        every = [(one.name, one.calls) for one in self.summary.excluded]
+        every = [(one.name, one.calls) for one in self.summary.stages]
         self.say(calls == figures["n"], f"{words}: times", figures["n"], f"{calls} {every}")
         each_ms = sum(one.total_ns for one in found) / calls / 1e6 if calls else None
         self.near(f"{words}: each", figures["mean"], each_ms)
