@@ -2,13 +2,14 @@
 
 import gc
 import random
+import warnings
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 from flops_models import GPT, ResNet, call_of, counted, refused, self_flops, tokens
-from torch import nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 
@@ -173,3 +174,25 @@ def test_a_distributed_model_is_counted_as_the_model_inside(alone):
     """The wrapper is left out, of the names and of the work."""
     model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
     assert set(self_flops(counted(model, torch.randn(2, 4)))) == {("0", Phase.FORWARD), ("0", Phase.BACKWARD)}
+
+
+class _Cell(nn.Module):
+    """A recurrent cell over five time steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(12, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = x.new_zeros(len(x), 8)
+        for at in range(x.shape[1]):
+            state = torch.tanh(self.layer(torch.cat([x[:, at], state], 1)))
+        return state
+
+
+def test_anomaly_detection_of_the_program_is_no_part_of_a_count() -> None:
+    """It looks at values, which the copy has not, and would print where the copy was called; the switch stays on."""
+    with warnings.catch_warnings(record=True) as printed, torch.autograd.set_detect_anomaly(True):
+        assert counted(_Cell(), torch.ones(2, 5, 4)).rows
+        assert torch.is_anomaly_enabled()
+    assert [one for one in printed if "Error detected" in str(one.message)] == []

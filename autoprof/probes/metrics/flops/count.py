@@ -102,7 +102,13 @@ def _count(
 ) -> tuple[str, ...]:
     if any(capturing for _, capturing in ask_devices(lambda device: device.capturing())):
         raise Uncountable("a CUDA graph is being captured")
-    with unseen_by_modes(), torch.inference_mode(False), torch.enable_grad(), _random_restored(model):
+    with ExitStack() as around:
+        around.enter_context(unseen_by_modes())
+        around.enter_context(torch.inference_mode(False))
+        around.enter_context(torch.enable_grad())
+        # The program's own switch would print where the operators of the copy were called.
+        around.enter_context(torch.autograd.set_detect_anomaly(False))
+        around.enter_context(_random_restored(model))
         counter.formulas = formulas()
         modules, notes = fake_copy(model, mode)
         with repeated_calls(counter, modules) if repeats else nullcontext():
