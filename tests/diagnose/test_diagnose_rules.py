@@ -145,7 +145,7 @@ def test_what_is_excluded_twice_is_found() -> None:
     stages = (Stage("validation", 2, 2_000 * MS, 2), Stage("torch.save", 1, 3_000 * MS, 1))
     judged = judge(evidence_of({"forward": 90}, repeat=50, stages=stages))
     (finding,) = [one for one in judged if one.rule == "excluded"]
-    assert (finding.severity, finding.name, finding.gain_ns) == ("warning", "validation", 10 * MS)
+    assert (finding.severity, finding.name, finding.gain_ns) == ("warning", "validation", 40 * MS)
     assert finding.why == (
         "validation takes 20.0 % of the wall time: 2 times, about every 25 steps, 1.0 s each, torch.save 30.0 %"
     )

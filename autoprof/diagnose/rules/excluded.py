@@ -81,7 +81,7 @@ def judge(run: Evidence) -> Finding | None:
         f"{format_ns(largest.total_ns // largest.calls)} each{others}{lines}",
         _ADVICE.get(kind, _OF_THE_WORK if is_work else "do this less often, or beside the training"),
         kind,
-        gain_ns=None if severity == "note" else round((recurring_share - MAX_BESIDE) * wall_ns / max(steps, 1)),
+        gain_ns=None if severity == "note" else round(recurring_share * wall_ns / max(steps, 1)),
         evidence=evidence | ({} if table is None else table.evidence()),
     )
 

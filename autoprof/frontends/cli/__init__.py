@@ -64,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, unknown = parser.parse_known_args(given)
     if unknown:  # argparse would print the usage of all commands
         where = f"autoprof {given[0]}" if given[0] in COMMANDS else "autoprof"
-        print(f"{where}: {' '.join(unknown)} is not an option; {where} --help has those allowed", file=sys.stderr)
+        problem = "is not an option" if unknown[0].startswith("-") else "is one argument too many"
+        print(f"{where}: {' '.join(unknown)} {problem}; {where} --help has those allowed", file=sys.stderr)
         return 2
     if arguments.command is None:
         parser.print_help(sys.stderr)
