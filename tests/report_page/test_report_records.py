@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 from report_builders import MS, ROWS, frame_of, frames_of, layout_of, save_run
 
 from autoprof.base.storage.runs import read_run
+from autoprof.base.summary import Stage
 from autoprof.diagnose import saved_summary
 from autoprof.reports.page.history import BINS, SLOW_STEPS, RunHistory, read_history
 from autoprof.reports.page.payload import run_payload
@@ -81,3 +84,12 @@ def test_a_run_without_records_has_its_summary(tmp_path: Path) -> None:
     found = _payload(run)
     assert sum(one["ns"] for one in found["tree"] if not one["depth"]) == 100 * MS
     assert found["records"] is None
+
+
+def test_the_stages_of_a_run_are_its_first_fact(tmp_path: Path) -> None:
+    """Share of the wall time, time, and how often; the training counts its steps."""
+    rollout = Stage("rollout", 3, 500 * MS, 3, chosen=True)
+    run = save_run(tmp_path, frames_of(20), edit=lambda summary: replace(summary, stages=(rollout,)))
+    word, text = _payload(run)["facts"][0]
+    assert word == "stages"
+    assert re.fullmatch(r"training \d+\.\d % \(.*, 20 steps\); rollout \d+\.\d % \(500\.0 ms, 3 times\)", text), text
