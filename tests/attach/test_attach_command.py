@@ -12,7 +12,7 @@ from waiting import LIMIT_S, wait_until
 
 import autoprof
 from autoprof.errors import AutoprofError
-from autoprof.frontends.attach.exchange import process_folder
+from autoprof.frontends.attach.exchange import PLACE, process_folder
 from autoprof.frontends.attach.injection import pass_request
 from autoprof.frontends.attach.process import Process
 
@@ -128,6 +128,7 @@ def test_ctrl_c_at_the_command_prints_the_report(tmp_path: Path, going_on: "subp
         output, errors = attached.communicate(timeout=LIMIT_S)
         assert (attached.returncode, "detached; there stay" in errors) == (0, True)
         assert output
+        assert not [*Path(PLACE.format(uid=os.getuid())).glob(f"{attached.pid}-*")]
 
 
 def test_detach_ends_the_session_of_a_command_that_was_killed(
@@ -137,6 +138,7 @@ def test_detach_ends_the_session_of_a_command_that_was_killed(
     attached = attach(tmp_path, going_on)
     attached.kill()
     attached.communicate()
+    assert command(tmp_path, "attach", str(going_on.pid)).stderr.endswith("autoprof detach ends it\n")
     done = command(tmp_path, "detach", str(going_on.pid))
     assert (done.returncode, f"process {going_on.pid} is detached" in done.stderr) == (0, True)
     again = command(tmp_path, "detach", str(going_on.pid))

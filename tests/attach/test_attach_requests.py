@@ -19,6 +19,7 @@ from waiting import LIMIT_S, wait_until
 
 import autoprof
 from autoprof.base.process import lifecycle
+from autoprof.frontends.attach import exchange
 from autoprof.frontends.attach.arming import receive
 
 Step = Callable[[], float]
@@ -272,3 +273,16 @@ def test_ctrl_c_while_the_request_is_taken_reaches_the_program_after_it(
 
     with pytest.raises(KeyboardInterrupt):
         program()
+
+
+def test_folders_of_killed_commands_are_removed_but_of_open_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session goes on without its command: its request must stay."""
+    monkeypatch.setattr(exchange, "PLACE", str(tmp_path / "autoprof-{uid}"))
+    place, own = tmp_path / "autoprof-7", exchange.process_folder(os.getpid(), 7)
+    for folder in (own, place / "999999999-1", place / "999999999-2" / f"{os.getpid()}-x"):
+        folder.mkdir(parents=True)
+    (place / "999999999-2" / f"{os.getpid()}-x" / exchange.REQUEST).touch()
+    exchange.remove_stale(7)
+    assert sorted(one.name for one in place.iterdir()) == sorted(["999999999-2", own.name])

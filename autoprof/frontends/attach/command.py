@@ -9,12 +9,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from ...errors import AutoprofError
-from .exchange import REQUEST, SCRIPT, START, TEXT, Request, make_folder, process_folder, read_replies, write_whole
+from .exchange import (
+    REQUEST,
+    SCRIPT,
+    START,
+    TEXT,
+    Request,
+    make_folder,
+    owner_lives,
+    process_folder,
+    read_replies,
+    remove_stale,
+    write_whole,
+)
 from .injection import pass_request
 from .process import Process
 
@@ -100,17 +112,10 @@ def detach(processes: Sequence[Process], wait_s: float) -> int:
             one.withdraw()
         _wait(asked, "closed", wait_s, "no optimizer made a step in {wait:g} s; its session closes at the next one")
         for one in asked:
-            if not _command_lives(one.exchange.parent, process.uid):
+            if not owner_lives(one.exchange.parent, process.uid):
                 shutil.rmtree(one.exchange.parent, ignore_errors=True)
         say(f"{_named(asked)} is detached; autoprof explain has the report")
     return 0
-
-
-def _command_lives(folder: Path, uid: int) -> bool:
-    try:
-        return process_folder(int(folder.name.partition("-")[0]), uid) == folder
-    except OSError:
-        return False
 
 
 def say(text: str) -> None:
@@ -126,6 +131,7 @@ def _asked(processes: Sequence[Process], request: Request) -> Iterator[list[Aske
         for process in processes:
             own = process_folder(os.getpid(), process.uid)
             make_folder(own, process.uid)
+            remove_stale(process.uid)
             exchange = Path(tempfile.mkdtemp(prefix=f"{process.pid}-", dir=own))
             files.callback(_remove, exchange)
             if os.geteuid() == 0 != process.uid:
@@ -139,6 +145,8 @@ def _remove(exchange: Path) -> None:
     """Remove the files of an exchange. Python prints an error where the script is gone that it has still to execute."""
     if read_replies(exchange) or not (exchange / SCRIPT).exists():
         shutil.rmtree(exchange, ignore_errors=True)
+        with suppress(OSError):  # that of another process is there
+            exchange.parent.rmdir()
     else:
         (exchange / REQUEST).unlink(missing_ok=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -89,6 +90,22 @@ def make_folder(folder: Path, uid: int) -> None:
             found = one.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid or stat.S_IMODE(found.st_mode) & 0o077:
             raise OutputError(f"attach: {one}: belongs to another user, or others may read it; remove it")
+
+
+def owner_lives(folder: Path, uid: int) -> bool:
+    """Return whether the process or the command whose folder this is still runs."""
+    try:
+        return process_folder(int(folder.name.partition("-")[0]), uid) == folder
+    except (OSError, ValueError):
+        return False
+
+
+def remove_stale(uid: int) -> None:
+    """Remove the folders of processes and commands that were killed, but those whose session may still be open."""
+    for folder in Path(PLACE.format(uid=uid)).iterdir():
+        asked = [path.parent.name.partition("-")[0] for path in folder.glob(f"*/{REQUEST}")]
+        if not owner_lives(folder, uid) and not any(os.path.exists(f"/proc/{pid}") for pid in asked):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def reply(exchange: Path, state: str, **facts: Any) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-from .exchange import LISTEN, make_folder, process_folder
+from .exchange import LISTEN, make_folder, process_folder, remove_stale
 
 
 def begin() -> None:
@@ -18,7 +18,7 @@ def begin() -> None:
         pid, uid = os.getpid(), os.getuid()
         pipe = process_folder(pid, uid) / LISTEN
         make_folder(pipe.parent, uid)
-        _remove_stale(pipe.parent.parent, uid)
+        remove_stale(uid)
         os.mkfifo(pipe, 0o600)
         atexit.register(_end, pid, pipe)
         Thread(target=_listen, args=(pipe,), name="autoprof-listener", daemon=True).start()
@@ -40,13 +40,3 @@ def _listen(pipe: Path) -> None:
 def _end(pid: int, pipe: Path) -> None:
     if os.getpid() == pid:
         shutil.rmtree(pipe.parent, ignore_errors=True)
-
-
-def _remove_stale(place: Path, uid: int) -> None:
-    """Remove the folders of processes and commands that were killed."""
-    for folder in place.iterdir():
-        pid = folder.name.partition("-")[0]
-        with suppress(OSError):
-            if pid.isdigit() and process_folder(int(pid), uid) == folder:
-                continue
-        shutil.rmtree(folder, ignore_errors=True)
