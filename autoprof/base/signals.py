@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from threading import get_ident, main_thread
@@ -25,14 +25,15 @@ _Handler = Callable[[int, FrameType | None], Any]
 class DeferSignals:
     """A ``with`` block around our own work: the ``DEFERRED`` signals inside are handled at its end, by their handlers.
 
-    A second signal of the same kind is handled at once: the block may hang. Blocks may nest. Only on the main thread,
-    where Python runs signal handlers, is there anything to hold back. Where a C library has installed a handler over
-    Python's, it stays: Python can replace it, but not put it back.
+    ``numbers`` are others. A second Ctrl-C, or request for an end, is handled at once: the block may hang. Blocks
+    may nest. Only on the main thread, where Python runs signal handlers, is there anything to hold back. Where a C
+    library has installed a handler over Python's, it stays: Python can replace it, but not put it back.
     """
 
-    __slots__ = ("_came", "_handlers", "_main", "_noting", "depth")
+    __slots__ = ("_came", "_handlers", "_main", "_noting", "_numbers", "depth")
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Iterable[int] = DEFERRED) -> None:
+        self._numbers = numbers
         self.depth = 0
         """The number of open blocks; at 0 no work of autoprof is in progress."""
         self._main = main_thread().ident
@@ -46,7 +47,7 @@ class DeferSignals:
         try:
             if not self.depth and get_ident() == self._main:
                 self._noting = self._note
-                for number in DEFERRED:
+                for number in self._numbers:
                     handler = getsignal(number)
                     # SIG_IGN and SIG_DFL cannot be called, nor can the None of a handler that a C library installed.
                     if callable(handler) and handler not in NOT_DEFERRED and is_pythons(number):
@@ -75,15 +76,7 @@ class DeferSignals:
             handlers, self._handlers = self._handlers, {}
             came, self._came = self._came, []
             if came:
-                self._deliver(came, handlers, sys._getframe(2))
-
-    def _deliver(self, numbers: list[int], handlers: Mapping[int, _Handler], frame: FrameType) -> None:
-        """Call the handlers of these signals, also where one of them raises."""
-        try:
-            handlers[numbers[0]](numbers[0], frame)
-        finally:
-            if numbers[1:]:
-                self._deliver(numbers[1:], handlers, frame)
+                _handle(came, handlers, sys._getframe(2))
 
     def _restore(self) -> None:
         for number, handler in self._handlers.items():
@@ -94,8 +87,17 @@ class DeferSignals:
         handler = self._handlers.get(number)
         if number not in self._came:
             self._came.append(number)
-        elif handler is not None:
+        elif handler is not None and number in DEFERRED:
             handler(number, frame)
+
+
+def _handle(numbers: list[int], handlers: Mapping[int, _Handler], frame: FrameType) -> None:
+    """Call the handlers of these signals, also where one of them raises."""
+    try:
+        handlers[numbers[0]](numbers[0], frame)
+    finally:
+        if numbers[1:]:
+            _handle(numbers[1:], handlers, frame)
 
 
 def is_pythons(number: int) -> bool:

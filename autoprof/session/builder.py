@@ -110,6 +110,8 @@ class FoundTraining:
     """The number of optimizers that step in turn; 0 where it is unknown."""
     meeting: str | None = None
     """The name under which ranks find one another whose sessions begin in the middle of a program."""
+    reader: str | None = None
+    """The working directory of the person who reads, where it may be another than the program's."""
 
 
 def open_session(
@@ -211,7 +213,10 @@ class _Builder:
         else:
             sampler.rows = zoom = self._zoom(self._tree)
             observers.append(zoom)
-        made = open_sinks(settings, folder, self._found.stream, self._account.part(Part.FIGURES), self._notes.warn_once)
+        stream, reader = self._found.stream, self._found.reader
+        made = open_sinks(
+            settings, folder, stream, self._account.part(Part.FIGURES), self._notes.warn_once, reader=reader
+        )
         undo.add(partial(close_unused, made))
         pipeline = Pipeline(
             self._recorder,

@@ -54,7 +54,7 @@ class RunInfo:
     ``folder`` is None for a run without files. ``stream`` is for text for people. ``clock`` returns seconds, for sinks
     that are due at intervals. ``max_bytes`` limits the files of a sink that ``grows``; None is no limit. ``figures``
     pays for drawing in a sink that no configuration names; None is no limit. ``warn`` takes a note for the reports; the
-    same note counts once.
+    same note counts once. ``reader`` is the working directory of the people, None for the program's own.
     """
 
     folder: RunFolder | None
@@ -64,6 +64,7 @@ class RunInfo:
     max_bytes: int | None = None
     figures: Allowance | None = None
     warn: Callable[[str], object] = str
+    reader: str | None = None
 
 
 def folder_of(run: RunInfo) -> RunFolder:

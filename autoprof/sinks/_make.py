@@ -39,8 +39,11 @@ def open_sinks(
     stream: TextIO | None,
     figures: Allowance,
     warn: Callable[[str], object],
+    reader: str | None = None,
 ) -> tuple[Sink, ...]:
     """Open the sinks of a session. ``stream`` is for text for people, by default the standard output.
+
+    ``reader`` is their working directory, where it may be another than the program's.
 
     ``figures`` pays for pictures that the configuration does not name.
     """
@@ -52,6 +55,7 @@ def open_sinks(
         max_bytes=None if limit_mb is None else int(limit_mb * GROWING_BYTES_PER_MB) // world_size(),
         figures=None if "sinks" in settings.model_fields_set else figures,
         warn=warn,
+        reader=reader,
     )
     return make_sinks(settings.sinks, facts)
 

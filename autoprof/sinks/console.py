@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import Field
@@ -52,6 +53,8 @@ class ConsoleSink:
         self._output = TextOutput(self._stream)
         self._clock = run.clock
         self._folder = None if run.folder is None else run.folder.path
+        if self._folder is not None and run.reader is not None:
+            self._folder = Path(os.path.relpath(self._folder, run.reader))
         self._pinned = PinnedLines(self._output)
         self._color = "NO_COLOR" not in os.environ or not os.environ["NO_COLOR"]
         self._encoding = getattr(self._stream, "encoding", None) or "ascii"

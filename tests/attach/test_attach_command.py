@@ -12,7 +12,7 @@ from waiting import LIMIT_S, wait_until
 
 import autoprof
 from autoprof.errors import AutoprofError
-from autoprof.frontends.attach.exchange import PLACE, process_folder
+from autoprof.frontends.attach.exchange import place, process_folder
 from autoprof.frontends.attach.injection import pass_request
 from autoprof.frontends.attach.process import Process
 
@@ -118,6 +118,7 @@ def test_the_report_of_some_steps_comes_to_the_command(tmp_path: Path, going_on:
     assert "Sequential" in done.stdout or "forward" in done.stdout
     [run] = [one for one in (tmp_path / "mine" / "runs").iterdir() if not one.is_symlink()]
     assert autoprof.read_run(run).summary is not None
+    assert done.stdout.endswith(f"\nruns/{run.name}\n")
 
 
 def test_ctrl_c_at_the_command_prints_the_report(tmp_path: Path, going_on: "subprocess.Popen[str]") -> None:
@@ -128,7 +129,7 @@ def test_ctrl_c_at_the_command_prints_the_report(tmp_path: Path, going_on: "subp
         output, errors = attached.communicate(timeout=LIMIT_S)
         assert (attached.returncode, "detached; there stay" in errors) == (0, True)
         assert output
-        assert not [*Path(PLACE.format(uid=os.getuid())).glob(f"{attached.pid}-*")]
+        assert not [*place(os.getuid()).glob(f"{attached.pid}-*")]
 
 
 def test_detach_ends_the_session_of_a_command_that_was_killed(
@@ -254,6 +255,15 @@ def test_a_python_that_does_not_listen_is_said(tmp_path: Path) -> None:
     silent.communicate(timeout=LIMIT_S)
     assert done.returncode == 2
     assert "AUTOPROF_ATTACH=1" in done.stderr
+
+
+def test_a_command_whose_folder_is_gone_is_said(tmp_path: Path, going_on: "subprocess.Popen[str]") -> None:
+    """Its runs would lie there."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = f"cd {gone} && rmdir {gone} && exec {sys.executable} -m autoprof attach {going_on.pid}"
+    done = subprocess.run(["bash", "-c", program], env=ENVIRONMENT, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.stderr == "attach: the working directory is gone; change to another, which gets the runs\n"
 
 
 def test_all_ranks_of_a_job_begin_at_the_same_step(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,11 +16,11 @@ from attach_requests import Command, is_armed
 from attached import hooks_of, open_sessions, optimizer_hooks
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
-from waiting import LIMIT_S, wait_until
+from waiting import LIMIT_S
 
 import autoprof
 from autoprof.base.process import lifecycle
-from autoprof.frontends.attach import exchange
+from autoprof.frontends.attach import exchange, opening
 from autoprof.frontends.attach.arming import receive
 
 Step = Callable[[], float]
@@ -255,28 +256,33 @@ def test_a_fork_records_nothing(command: Command) -> None:
     assert command.states() == ["armed"]
 
 
-def test_ctrl_c_while_the_request_is_taken_reaches_the_program_after_it(
+def test_a_signal_while_the_session_opens_is_handled_after_it(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python would print an exception of the injected code, and the program would go on."""
-    from autoprof.frontends.attach import arming
+    """Any that the program has a handler for: its exception leaves the step, and no import or set-up swallows it."""
 
-    taken = arming.Request.read
+    class Alarm(Exception):
+        pass
 
-    def read(path: Path) -> object:
-        os.kill(os.getpid(), signal.SIGINT)
-        return taken(path)
+    def ring(*_args: object) -> None:
+        raise Alarm
 
-    monkeypatch.setattr(arming.Request, "read", read)
-    path = command.request.write(command.exchange)
+    step, find = training(), opening.find_trained
 
-    def program() -> None:
-        exec(compile(f"receive({str(path)!r})", "<injected>", "exec"), {"receive": receive})
-        assert command.states() == ["armed"]
-        wait_until(lambda: False, "Ctrl-C")
+    def interrupted(*args: Any) -> Any:
+        signal.raise_signal(signal.SIGALRM)
+        signal.raise_signal(signal.SIGALRM)
+        return find(*args)
 
-    with pytest.raises(KeyboardInterrupt):
-        program()
+    monkeypatch.setattr(opening, "find_trained", interrupted)
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        command.ask()
+        with pytest.raises(Alarm):
+            step()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert command.states() == ["armed", "recording"]
 
 
 def test_folders_of_killed_commands_are_removed_but_of_open_sessions(
@@ -290,3 +296,52 @@ def test_folders_of_killed_commands_are_removed_but_of_open_sessions(
     (place / "999999999-2" / f"{os.getpid()}-x" / exchange.REQUEST).touch()
     exchange.remove_stale(7)
     assert sorted(one.name for one in place.iterdir()) == sorted(["999999999-2", own.name])
+
+
+def test_a_full_disk_ends_no_training(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Replies and texts are lost, and the program's output stays its own."""
+    step, write = training(), os.write
+
+    def full(file: int, data: bytes) -> int:
+        if os.readlink(f"/proc/self/fd/{file}").startswith(str(command.exchange)):
+            raise OSError(28, "No space left on device")
+        return write(file, data)
+
+    command.ask()
+    monkeypatch.setattr(os, "write", full)
+    for _ in range(6):
+        step()
+    command.withdraw()
+    step()
+    monkeypatch.undo()
+    assert command.states() == ["armed"]
+    assert not is_armed()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_failure_while_steps_are_followed_ends_no_training(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a folder that may not be read any more."""
+    step = training()
+    command.ask()
+
+    def fails(path: Path) -> bool:
+        raise PermissionError(13, "no")
+
+    monkeypatch.setattr(Path, "exists", fails)
+    step()
+    monkeypatch.undo()
+    assert (command.states(), is_armed()) == (["armed", "failed"], False)
+
+
+def test_the_folder_that_a_request_added_leaves_the_path(command: Command, tmp_path: Path) -> None:
+    """Where the program's environment has no autoprof, that of the command is imported."""
+    step, added = training(), str(tmp_path / "packages")
+    sys.path.append(added)
+    receive(str(command.request.write(command.exchange)), added)
+    step()
+    assert added in sys.path
+    command.withdraw()
+    step()
+    assert added not in sys.path

@@ -10,14 +10,14 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from threading import Lock, Thread, main_thread
-from time import monotonic_ns, sleep
-from types import CodeType, FrameType
+from threading import Lock
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
+from ...base.failures import contain, describe
 from ...base.signals import DeferSignals
+from ...errors import AutoprofError
 from ..launch.announced import Announced
 from .exchange import START, Request, reply
 
@@ -32,26 +32,28 @@ STEP_END: Final = "_optimizer_step_code"
 _attachment: Attachment | None = None
 
 
-def receive(path: str) -> None:
-    """Take a request. An exception would be printed, or lost, in code that is none of the program's."""
+def receive(path: str, added: str | None = None) -> None:
+    """Take a request. It is called on a thread of its own: Python handles no signal there.
+
+    ``added`` is the folder that was put on ``sys.path`` for it, which leaves it at the end.
+    """
     request_path = Path(path)
-    with _SignalsLater():
-        try:
-            request = Request.read(request_path)
-            if request is not None:
-                _take(request, request_path)
-        except Exception as error:
-            reply(request_path.parent, "failed", reason=f"{type(error).__name__}: {error}")
+    try:
+        request = Request.read(request_path)
+        if request is not None:
+            _take(request, request_path, added)
+    except Exception as error:
+        reply(request_path.parent, "failed", reason=f"{type(error).__name__}: {error}")
 
 
-def _take(request: Request, path: Path) -> None:
+def _take(request: Request, path: Path, added: str | None) -> None:
     global _attachment
     if _attachment is not None and not _attachment.gives_way():
         reply(path.parent, "failed", reason="a session is attached to it already; autoprof detach ends it")
     elif not _is_imported("torch") or not _is_imported(OPTIMIZERS):
         reply(path.parent, "failed", reason="no training yet: it has not imported torch; try again later")
     else:
-        _attachment = Attachment(request, path, frozenset(map(id, sys.meta_path)))
+        _attachment = Attachment(request, path, frozenset(map(id, sys.meta_path)), added)
         _attachment.arm()
 
 
@@ -63,8 +65,8 @@ def _is_imported(name: str) -> bool:
 class Attachment:
     """A request to attach, from its arrival to the end of its session. Only the training thread opens and closes."""
 
-    def __init__(self, request: Request, path: Path, finders: frozenset[int]) -> None:
-        self._request, self._path, self._finders = request, path, finders
+    def __init__(self, request: Request, path: Path, finders: frozenset[int], added: str | None) -> None:
+        self._request, self._path, self._finders, self._added = request, path, finders, added
         self._pid = os.getpid()
         self._ends = Announced(sys.modules[OPTIMIZERS].Optimizer, STEP_END, self._step_ended)
         self._number = 0
@@ -104,18 +106,33 @@ class Attachment:
         if not self._lock.acquire(blocking=False):
             return
         try:
-            attached, wanted = self._attached, self._path.exists()
-            if os.getpid() != self._pid:  # a fork
-                self._end()
-            elif attached is None:
-                if not wanted:
-                    self._finish()
-                elif self._is_due():
-                    self._open(optimizer)
-            elif attached.ended or not wanted or attached.has_steps(self._request.steps):
-                self._close(attached)
+            if self._is_plain():
+                return
+            with DeferSignals(signal.valid_signals()), contain(self._fail):
+                self._follow(optimizer)
         finally:
             self._lock.release()
+
+    def _is_plain(self) -> bool:
+        """Return whether the session just goes on, as nearly always."""
+        attached = self._attached
+        if attached is None or os.getpid() != self._pid:
+            return False
+        return not attached.ended and os.path.exists(self._path) and not attached.has_steps(self._request.steps)
+
+    def _follow(self, optimizer: Any) -> None:
+        attached, wanted = self._attached, self._path.exists()
+        if os.getpid() != self._pid:  # a fork
+            self._end()
+        elif attached is None:
+            if not wanted:
+                self._finish()
+            elif self._is_due():
+                self._open(optimizer)
+        elif attached.ended or not wanted or attached.has_steps(self._request.steps):
+            attached.close()
+            stays = attached.leave(self._finders)
+            self._finish(stays=stays)
 
     def _is_due(self) -> bool:
         self._number += 1
@@ -132,30 +149,18 @@ class Attachment:
         return self._number == due
 
     def _open(self, optimizer: Any) -> None:
-        from ...base.failures import contain
         from .opening import find_trained, open_attached
 
-        with contain(self._fail):
-            trained = find_trained(optimizer, self._called)
-            if not trained.models and self._calls is None and gc.get_freeze_count():
-                self._calls = Announced(sys.modules["torch.nn"].Module, "__call__", self._called.append)
-                self._calls.put()  # the models of a frozen heap are seen where they are called
-                return
-            self._forget_calls()
-            self._attached = open_attached(self._request, self._path.parent, trained)
-            reply(self._path.parent, "recording", folder=self._attached.folder)
-
-    def _close(self, attached: Attached) -> None:
-        from ...base.failures import contain
-
-        with contain(self._fail):
-            attached.close()
-            self._finish(stays=attached.leave(self._finders))
+        trained = find_trained(optimizer, self._called)
+        if not trained.models and self._calls is None and gc.get_freeze_count():
+            self._calls = Announced(sys.modules["torch.nn"].Module, "__call__", self._called.append)
+            self._calls.put()  # the models of a frozen heap are seen where they are called
+            return
+        self._forget_calls()
+        self._attached = open_attached(self._request, self._path.parent, trained)
+        reply(self._path.parent, "recording", folder=self._attached.folder)
 
     def _fail(self, error: Exception) -> None:
-        from ...base.failures import describe
-        from ...errors import AutoprofError
-
         text = str(error) if isinstance(error, AutoprofError) else describe(error)
         reply(self._path.parent, "failed", reason=text)
         self._end()
@@ -170,32 +175,10 @@ class Attachment:
             self._around.remove()
         self._ends.remove()
         self._forget_calls()
+        if self._added in sys.path:
+            sys.path.remove(self._added)
 
     def _forget_calls(self) -> None:
         if self._calls is not None:
             self._calls.remove()
         self._called.clear()
-
-
-class _SignalsLater(DeferSignals):
-    """A block whose signals come after the injected code: Python prints an exception that leaves it, and goes on."""
-
-    def _deliver(
-        self, numbers: list[int], handlers: Mapping[int, Callable[[int, FrameType | None], Any]], frame: FrameType
-    ) -> None:
-        injected = frame if frame.f_back is None else frame.f_back
-        Thread(target=_send_again, args=(numbers, injected.f_code), daemon=True).start()
-
-
-def _send_again(numbers: list[int], injected: CodeType) -> None:
-    main = main_thread().ident or 0
-    while _executes(sys._current_frames().get(main), injected):
-        sleep(0.001)
-    for number in numbers:
-        signal.raise_signal(number)
-
-
-def _executes(frame: FrameType | None, code: CodeType) -> bool:
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
-    return frame is not None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...errors import AutoprofError
+from ...reports.text import in_encoding
 from .exchange import (
     REQUEST,
     SCRIPT,
@@ -57,6 +58,11 @@ class Asked:
         """Remove the request: a session that is open closes at the next step end, and no other opens."""
         (self.exchange / REQUEST).unlink(missing_ok=True)
 
+    @property
+    def has_printed(self) -> bool:
+        """Whether there was any text."""
+        return self._printed > 0
+
     def new_text(self) -> str:
         """Return the text that the session has printed since the last call."""
         try:
@@ -95,7 +101,10 @@ def attach(processes: Sequence[Process], request: Request, wait_s: float) -> int
             if not all(one.replies("recording") for one in asked):
                 say("given up; nothing is recorded")
                 return 130
+            say("closing at the end of the step; a second Ctrl-C leaves this to the process")
             _follow(asked)
+        if not any(one.has_printed for one in asked):
+            say(f"the session could not print here: is there room in {asked[0].exchange}? autoprof show has the report")
         stays = [one["stays"] for one in asked[0].replies("closed") if "stays" in one]
         say(f"detached; there stay {stays[0]}" if stays else f"{_named(asked)} has ended")
     return 0
@@ -113,8 +122,10 @@ def detach(processes: Sequence[Process], wait_s: float) -> int:
         _wait(asked, "closed", wait_s, "no optimizer made a step in {wait:g} s; its session closes at the next one")
         for one in asked:
             if not owner_lives(one.exchange.parent, process.uid):
-                shutil.rmtree(one.exchange.parent, ignore_errors=True)
-        say(f"{_named(asked)} is detached; autoprof explain has the report")
+                shutil.rmtree(one.exchange, ignore_errors=True)
+        opened = any(one.replies("recording") for one in asked)
+        done = "is detached; autoprof explain has the report" if opened else "had no open session, and opens none"
+        say(f"{_named(asked)} {done}")
     return 0
 
 
@@ -192,7 +203,8 @@ def _follow(asked: Sequence[Asked]) -> None:
     while True:
         over = all(one.replies("closed") or not one.process.is_alive for one in asked)
         for one in asked:
-            print(one.new_text(), end="", flush=True)
+            text = one.new_text()
+            print(in_encoding(text, getattr(sys.stdout, "encoding", None) or "ascii"), end="", flush=True)
         if over:
             return
         time.sleep(POLL_S)

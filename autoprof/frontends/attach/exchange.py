@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ...errors import OutputError
 
-PLACE: Final = "/tmp/autoprof-{uid}"
-"""The folder of all processes of a user; both sides know it, whatever their TMPDIR is."""
+PLACE: Final = "/tmp/autoprof-{uid}-{space}"
+"""The folder of the processes of a user in a space of process numbers; both sides know it, whatever their TMPDIR is."""
 VARIABLE: Final = "AUTOPROF_ATTACH"
 """The environment variable that starts the listener of a process."""
 LISTEN: Final = "listen"
@@ -66,7 +67,12 @@ def write_whole(path: Path, text: str) -> None:
 
 def process_folder(pid: int, uid: int) -> Path:
     """Return the folder of a process. Another process with its number, later, has another."""
-    return Path(PLACE.format(uid=uid)) / f"{pid}-{started(pid)}"
+    return place(uid) / f"{pid}-{started(pid)}"
+
+
+def place(uid: int) -> Path:
+    """Return the folder of the processes of a user. A container has numbers of its own, and may share ``/tmp``."""
+    return Path(PLACE.format(uid=uid, space=os.stat("/proc/self/ns/pid").st_ino))
 
 
 def started(pid: int) -> int:
@@ -102,23 +108,21 @@ def owner_lives(folder: Path, uid: int) -> bool:
 
 def remove_stale(uid: int) -> None:
     """Remove the folders of processes and commands that were killed, but those whose session may still be open."""
-    for folder in Path(PLACE.format(uid=uid)).iterdir():
+    for folder in place(uid).iterdir():
         asked = [path.parent.name.partition("-")[0] for path in folder.glob(f"*/{REQUEST}")]
         if not owner_lives(folder, uid) and not any(os.path.exists(f"/proc/{pid}") for pid in asked):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def reply(exchange: Path, state: str, **facts: Any) -> None:
-    """Append a reply; the folder may be gone with the command."""
+    """Append a reply. Without the folder, which is gone with the command, or without room nothing is said."""
     line = json.dumps({"state": state, **facts}) + "\n"
-    try:
+    with suppress(OSError):
         file = os.open(exchange / REPLIES, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    except OSError:
-        return
-    try:
-        os.write(file, line.encode())
-    finally:
-        os.close(file)
+        try:
+            os.write(file, line.encode())
+        finally:
+            os.close(file)
 
 
 def read_replies(exchange: Path, after: int = 0) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Final
 
@@ -13,23 +14,28 @@ from .exchange import LISTEN, REPLIES, SCRIPT, VARIABLE, process_folder
 from .process import Process, version_of
 
 TEXT: Final = """\
-import _thread, json, sys, threading
-try:
-    if "autoprof" not in sys.modules and not any(one.find_spec("autoprof", None) for one in sys.meta_path):
-        sys.path.append({packages!r})
-    from autoprof.frontends.attach.arming import receive
-except KeyboardInterrupt:
-    threading.Timer(0.1, _thread.interrupt_main).start()
-except Exception as error:
-    found = getattr(sys.modules.get("autoprof"), "__file__", "nowhere")
-    reason = f"it has no autoprof that can attach; found: {{found}} ({{type(error).__name__}}: {{error}})"
-    with open({replies!r}, "a") as file:
-        file.write(json.dumps({{"state": "failed", "reason": reason}}) + "\\n")
-else:
-    receive({request!r})
+import _thread
+
+def take():
+    import json, sys
+    added, ours = None, {packages!r}
+    try:
+        known = getattr(sys.modules.get("autoprof"), "__file__", "")
+        found = known or any(one.find_spec("autoprof", None) for one in sys.meta_path)
+        if ours not in sys.path and (not found or known.startswith(ours)):
+            sys.path.append(added := ours)
+        from autoprof.frontends.attach.arming import receive
+    except Exception as error:
+        found = getattr(sys.modules.get("autoprof"), "__file__", "none")
+        reason = f"it has no autoprof that can attach; found: {{found}} ({{type(error).__name__}}: {{error}})"
+        with open({replies!r}, "a") as file:
+            file.write(json.dumps({{"state": "failed", "reason": reason}}) + "\\n")
+    else:
+        receive({request!r}, added)
+
+_thread.start_new_thread(take, ())
 """
-"""The code that the process executes. Python prints an exception that leaves it; a Ctrl-C that comes meanwhile would be
-lost, so it is sent again."""
+"""The code that the process executes: as little as possible on its main thread, where a signal handler may raise."""
 INJECT: Final = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 EXPLAINED: Final = {
     "not enabled": "was started with PYTHON_DISABLE_REMOTE_DEBUG or -X disable-remote-debug",
@@ -69,14 +75,19 @@ def pass_request(process: Process, request: Path) -> None:
 def _listens(process: Process, request: Path) -> bool:
     """Write the request's path to the pipe of the process's listener; return False where it has none."""
     pipe = process_folder(process.pid, process.uid) / LISTEN
-    try:
-        file = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENXIO):  # no pipe, or one without a reader
+    for _ in range(20):
+        try:
+            file = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except FileNotFoundError:
             return False
-        raise
-    try:
-        os.write(file, f"{request}\n".encode())
-    finally:
-        os.close(file)
-    return True
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            time.sleep(0.05)  # it takes the request of another command now
+            continue
+        try:
+            os.write(file, f"{request}\n".encode())
+        finally:
+            os.close(file)
+        return True
+    return False

@@ -9,16 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
+from ...errors import OutputError
 from .exchange import LISTEN, make_folder, process_folder, remove_stale
 
 
 def begin() -> None:
     """Start the thread. A fork does not have it, and leaves the pipe alone."""
-    with suppress(OSError):
+    with suppress(OSError, OutputError):  # the program runs without it
         pid, uid = os.getpid(), os.getuid()
         pipe = process_folder(pid, uid) / LISTEN
         make_folder(pipe.parent, uid)
         remove_stale(uid)
+        pipe.unlink(missing_ok=True)  # of a program that has executed itself again
         os.mkfifo(pipe, 0o600)
         atexit.register(_end, pid, pipe)
         Thread(target=_listen, args=(pipe,), name="autoprof-listener", daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, TextIO
 from torch import nn
 from torch.optim import Optimizer
 
+from ...base.log import logger
 from ...base.process import lifecycle
 from ...base.process.gc_paused import GcPaused
 from ...errors import SessionError
@@ -53,7 +55,7 @@ def open_attached(request: Request, exchange: Path, trained: Trained) -> Attache
     output = Path(request.folder) / (request.output or config.output)
     stream = open(exchange / TEXT, "a", encoding="utf-8")  # noqa: SIM115 (closed with the session)
     in_turn = trained.optimizers if trained.optimizers <= MOST_IN_TURN else 0
-    found = FoundTraining(request.name, stream, in_turn, meeting=request.name)
+    found = FoundTraining(request.name, stream, in_turn, meeting=request.name, reader=request.folder)
     try:
         session = open_session(
             model, config.model_copy(update={"output": output}), optimizer=None, sinks=(), found=found
@@ -67,11 +69,20 @@ def open_attached(request: Request, exchange: Path, trained: Trained) -> Attache
     return Attached(session, model if isinstance(model, Models) else None, stream)
 
 
+class _Log(logging.StreamHandler[TextIO]):
+    """The messages of the session, which are the command's and not the program's; without room there are none."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Print nothing into the program's output."""
+
+
 class Attached:
     """The session that a command has opened in this process."""
 
     def __init__(self, session: OpenSession, joined: Models | None, stream: TextIO) -> None:
         self._session, self._stream = session, stream
+        self._log = _Log(stream)
+        logger.addHandler(self._log)
         self._joined = joined
         """The module that holds the session's models, where there are several: nothing else keeps it alive."""
         self.folder = None if session.folder is None else os.path.abspath(session.folder)
@@ -90,7 +101,9 @@ class Attached:
         try:
             self._session.close()
         finally:
-            self._stream.close()
+            logger.removeHandler(self._log)
+            with suppress(OSError):  # a full disk
+                self._stream.close()
             self._joined = None
 
     def leave(self, finders: frozenset[int]) -> str:

@@ -7,6 +7,7 @@ import os
 import time
 from typing import Any
 
+from ...errors import AutoprofError
 from ._common import add_command
 
 EPILOG = """\
@@ -65,8 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
 
         load_config(arguments.config)
     processes = find_processes(arguments)
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        raise AutoprofError("attach: the working directory is gone; change to another, which gets the runs") from None
     request = Request(
-        os.getcwd(),
+        folder,
         config=arguments.config,
         output=arguments.output,
         name=f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-attach-{arguments.pid}",
