@@ -143,6 +143,15 @@ class KeptTensorsProbe:
                 yield (f"{name.rpartition('.')[2]}.", vars(sys.modules[name]), file, None)
 
 
+def _attributes(value: Any) -> Mapping[str, Any]:
+    """Return the attributes of an object; none where its class has them and does not show them, as some in C do."""
+    try:
+        held: Mapping[str, Any] = vars(value)
+    except TypeError:
+        held = {}
+    return held
+
+
 class _Walk:
     """The variables that hold something, from some places on and the nearest first; each object once.
 
@@ -175,11 +184,12 @@ class _Walk:
                     size = self._size(_cached_results(value))
                     source = getattr(value.__wrapped__, "__code__", None)
                 elif role is not FunctionType:
-                    layers = vars(value).get("_modules", {}) if role is Module else {}
-                    self._waiting.append((f"{path}.", {**layers, **vars(value)}, file, kind))
+                    held = _attributes(value)
+                    layers = held.get("_modules", {}) if role is Module else {}
+                    self._waiting.append((f"{path}.", {**layers, **held}, file, kind))
                 elif value.__closure__ and file_owner((code := value.__code__).co_filename) != "autoprof":
                     cells = zip(code.co_freevars, map(gc.get_referents, value.__closure__), strict=True)
-                    self._waiting.append(("", {at: held[0] for at, held in cells if held}, code.co_filename, code))
+                    self._waiting.append(("", {at: one[0] for at, one in cells if one}, code.co_filename, code))
                 if self._inside:
                     self._waiting.append((path, self._inside, file, source))
                     self._inside = {}

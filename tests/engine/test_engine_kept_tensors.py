@@ -294,3 +294,21 @@ def test_a_lazy_mapping_is_not_asked_for_what_it_holds() -> None:
     for step in range(6):
         look(probe, step)
     assert names(probe) == []
+
+
+class _Closed:
+    """An object whose attributes cannot be asked for."""
+
+    @property
+    def __dict__(self) -> Any:
+        raise AttributeError("__dict__")
+
+
+def test_an_object_that_does_not_show_its_attributes_is_passed_over() -> None:
+    """Classes in C may have a dictionary and no name for it."""
+    probe, closed, kept = KeptTensorsProbe(), _Closed(), []
+    for step in range(8):
+        kept.append(torch.ones(1))
+        look(probe, step)
+    assert closed
+    assert [one.variable for one in probe.growing()] == ["kept"]
