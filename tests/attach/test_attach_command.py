@@ -14,7 +14,7 @@ import autoprof
 from autoprof.errors import AutoprofError
 from autoprof.frontends.attach.exchange import place, process_folder
 from autoprof.frontends.attach.injection import pass_request
-from autoprof.frontends.attach.process import Process
+from autoprof.frontends.attach.process import Process, find_process
 
 ROOT = str(Path(autoprof.__file__).parents[1])
 TRAIN = """
@@ -321,3 +321,11 @@ def test_the_folder_of_a_listener_is_gone_with_its_process(tmp_path: Path, targe
     ends_well(target)
     wait_until(lambda: not folder.exists(), "the listener's end")
     assert listens == (sys.version_info < (3, 14))
+
+
+def test_a_process_of_another_user_is_refused(target: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root is, too: it would execute that user's interpreter."""
+    user = os.getuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    with pytest.raises(AutoprofError, match=rf"belongs to another user; run the command as user {user}$"):
+        find_process(target.pid)

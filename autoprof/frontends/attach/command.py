@@ -123,6 +123,8 @@ def detach(processes: Sequence[Process], wait_s: float) -> int:
         for one in asked:
             if not owner_lives(one.exchange.parent, process.uid):
                 shutil.rmtree(one.exchange, ignore_errors=True)
+                with suppress(OSError):  # that of another rank is there
+                    one.exchange.parent.rmdir()
         opened = any(one.replies("recording") for one in asked)
         done = "is detached; autoprof explain has the report" if opened else "had no open session, and opens none"
         say(f"{_named(asked)} {done}")
@@ -145,8 +147,6 @@ def _asked(processes: Sequence[Process], request: Request) -> Iterator[list[Aske
             remove_stale(process.uid)
             exchange = Path(tempfile.mkdtemp(prefix=f"{process.pid}-", dir=own))
             files.callback(_remove, exchange)
-            if os.geteuid() == 0 != process.uid:
-                os.chown(exchange, process.uid, -1)
             pass_request(process, request.write(exchange))
             asked.append(Asked(process, exchange))
         yield asked

@@ -39,7 +39,7 @@ _thread.start_new_thread(take, ())
 INJECT: Final = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 EXPLAINED: Final = {
     "not enabled": "was started with PYTHON_DISABLE_REMOTE_DEBUG or -X disable-remote-debug",
-    "PermissionError": "the system forbids it (kernel.yama.ptrace_scope, or no SYS_PTRACE): try as root",
+    "PermissionError": "the system forbids it (kernel.yama.ptrace_scope above 0, or a container without SYS_PTRACE)",
     "Can't find the main thread": "has just ended",
     "PyRuntime address lookup failed": "has just ended, or its interpreter was updated meanwhile",
 }

@@ -60,11 +60,11 @@ def find_process(pid: int) -> Process:
         python = os.readlink(f"/proc/{pid}/exe")
         spaces = [os.stat(f"/proc/{one}/ns/mnt").st_ino for one in (pid, "self")]
     except PermissionError:
-        raise AutoprofError(
-            f"attach: {pid}: belongs to another user; run the command as user {uid}, or as root"
-        ) from None
+        raise AutoprofError(f"attach: {pid}: belongs to another user; run the command as user {uid}") from None
     except OSError:
         raise AutoprofError(f"attach: {pid}: has ended, or belongs to the system") from None
+    if uid != os.geteuid():  # root would execute an interpreter, and write into a folder, that are another's
+        raise AutoprofError(f"attach: {pid}: belongs to another user; run the command as user {uid}")
     if spaces[0] != spaces[1]:
         raise AutoprofError(f"attach: {pid}: runs in another container; run the command inside of it")
     if not PYTHON_NAME.fullmatch(os.path.basename(python)):
