@@ -112,7 +112,7 @@ def remove_stale(uid: int) -> None:
 
 
 def reply(exchange: Path, state: str, **facts: Any) -> None:
-    """Append a reply. Without the folder, which is gone with the command, or without room nothing is said."""
+    """Append a reply. It is lost where the folder is gone with the command, or the disk is full."""
     line = json.dumps({"state": state, **facts}) + "\n"
     with suppress(OSError):
         file = os.open(exchange / REPLIES, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

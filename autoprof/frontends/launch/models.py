@@ -61,7 +61,7 @@ def find_models(
 def living(kind: type, attribute: str, known: Sequence[Any] = ()) -> Iterator[Any]:
     """Yield every object of a class in the process that has an attribute of this name, those in ``known`` first.
 
-    The class alone decides, so no property of a proxy object is run. The collector does not show what it has frozen.
+    The class alone decides, so no property of a proxy object is run. The collector does not show frozen objects.
     """
     seen = set(map(id, known))
     yield from known
