@@ -9,16 +9,22 @@ from ..base.summary import Finding, LedgerEntry
 from ._bounds import MIN_SHARE
 
 
-def settle(findings: Sequence[Finding], ledger: Sequence[LedgerEntry], step_ns: float) -> Iterator[Finding]:
+def settle(
+    findings: Sequence[Finding], ledger: Sequence[LedgerEntry], step_ns: float, *, rank: int = 0
+) -> Iterator[Finding]:
     """Yield the findings, each with the gain that others leave it, and without those that are left too little.
 
-    Those of a phase claim its time first, in their order, then those that name a row alone; those of the whole step
-    share the rest. The gains of all together are at most the time of the ledger.
+    The slow rank claims its time first, then those of a phase, in their order, then those that name a row alone; those
+    of the whole step share the rest. The gains of all together are at most the time of the ledger, which is that of
+    ``rank``: the row of a slower rank costs this one a wait, wherever in the step it waits. Where this rank is the slow
+    one, a finding about the same time is a note: it says of which code.
     """
     left = {entry: entry.ns for entry in ledger}
-    places = {at: _place(finding, ledger) for at, finding in enumerate(findings)}
+    places = {
+        at: _place(finding, ledger) if finding.rank in (None, rank) else [] for at, finding in enumerate(findings)
+    }
     gains: dict[int, int] = {}
-    for at in sorted(places, key=lambda at: (not places[at], findings[at].phase is None)):
+    for at in sorted(places, key=lambda at: (findings[at].rank is None, not places[at], findings[at].phase is None)):
         if findings[at].severity != "info" and findings[at].gain_ns:
             owners = places[at] or [entry for entry in ledger if entry.phase is not None]
             gains[at] = min(findings[at].gain_ns or 0, sum(left[entry] for entry in owners))
@@ -28,6 +34,8 @@ def settle(findings: Sequence[Finding], ledger: Sequence[LedgerEntry], step_ns: 
             yield finding
         elif gains[at] >= MIN_SHARE * step_ns:
             yield replace(finding, gain_ns=gains[at])
+        elif any(one.rank == rank for one in findings):
+            yield replace(finding, severity="note", gain_ns=None)
 
 
 def _place(finding: Finding, entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:

@@ -61,7 +61,8 @@ def _judge(run: Evidence, ledger: tuple[LedgerEntry, ...]) -> tuple[Finding, ...
         return finding.severity == "info", finding.severity == "note", not first, -(finding.gain_ns or 0)
 
     found.sort(key=key)  # of equal keys in the order of their rules
-    return tuple(settle(found, ledger, run.summary.step_mean_ns))
+    settled = settle(found, ledger, run.summary.step_mean_ns, rank=run.facts.rank)
+    return tuple(sorted(settled, key=key))  # anew: others may have claimed most of a gain
 
 
 def _may_be_contention(rule: Rule, finding: Finding) -> bool:

@@ -160,6 +160,14 @@ def test_a_finding_of_a_row_comes_before_one_of_the_whole_step() -> None:
     assert found == [("jitter", 80 * MS), ("unattributed", 20 * MS)]
 
 
+def test_the_code_that_makes_this_rank_the_slow_one_is_a_note_beside_it() -> None:
+    """The rank is the cause for which all others wait; the line says of which code."""
+    line = Finding("unattributed", "critical", "", "", "train.py:9 f", Phase.OTHER, gain_ns=20 * MS)
+    slow = Finding("straggler", "warning", "", "", "(other)", Phase.OTHER, 0, gain_ns=18 * MS)
+    ledger = [LedgerEntry(None, Phase.OTHER, "unexplained", 20 * MS)]
+    assert list(settle([line, slow], ledger, 100 * MS)) == [replace(line, severity="note", gain_ns=None), slow]
+
+
 @given(st.lists(st.tuples(st.sampled_from(["0", "1", None]), st.integers(0, 200)), max_size=8))
 def test_the_gains_add_up_to_a_step_at_most(gains: list[tuple[str | None, int]]) -> None:
     found = claimed(*(("any", name, None, ns * MS) for name, ns in gains))

@@ -63,6 +63,13 @@ def test_the_slow_rank_is_named_with_its_phase_and_module(tmp_path: Path) -> Non
     )
 
 
+def test_a_slow_rank_costs_the_others_their_wait_and_not_their_own_time_in_that_row(tmp_path: Path) -> None:
+    """Another rank waits 30 ms longer for its batches than this one, whose own wait is 1 ms."""
+    quick, slow = [frame(n) for n in range(1, 41)], [frame(n, data=31) for n in range(1, 41)]
+    finding = judge(compare_saved(write(tmp_path, quick, slow, quick), 3, None))
+    assert (finding.severity, finding.rank, finding.name, finding.gain_ns) == ("warning", 1, "Data", 30 * MS)
+
+
 def test_records_on_another_machine_are_named_as_missing(tmp_path: Path) -> None:
     """An abstention that names the ranks."""
     finding = judge(compare_saved(write(tmp_path, [frame(n) for n in range(1, 41)]), 3, None))
