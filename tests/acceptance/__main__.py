@@ -42,7 +42,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 PARTS: Final = {
-    "times": ("recompute", "targets", "steps", "excluded", "throughput"),
+    "times": ("recompute", "targets", "steps", "excluded", "stages", "throughput"),
     "causes": ("findings", "defects", "healthy", "report", "random"),
     "busy": tuple(SECTIONS),
 }

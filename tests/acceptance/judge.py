@@ -226,6 +226,15 @@ class Judge:
         reported = sum(one.total_ns for one in self.summary.stages)
         return self.time("excluded", sum(times), reported, relative, ABSOLUTE_MS * max(len(times), 1))
 
+    def stage(self, name: str, calls: int, kind: str | None = None) -> Judge:
+        """Compare the time of a stage and how often it came; ``kind`` is the report's name where it has another."""
+        times = [step.names[name, "stage"] for step in CLOCK.steps if (name, "stage") in step.names]
+        found = [one for one in self.summary.all_stages if one.kind == (kind or name)]
+        total_ns = sum(one.total_ns for one in found) if found else None
+        self.time(f"stage {name}", sum(times), total_ns, absolute_ms=ABSOLUTE_MS * calls)
+        reported = sum(one.calls for one in found)
+        return self.add(f"times of {name}", str(calls), str(reported), reported == calls, f"{reported - calls:+d}")
+
     def excludes_nothing(self) -> Judge:
         """Require that all time of the run belongs to its steps."""
         total_ns = sum(one.total_ns for one in self.summary.stages)

@@ -14,6 +14,7 @@ SECTIONS: Final = {
     "targets": "Targets of the default",
     "steps": "Loops",
     "excluded": "Validation, saving, pauses",
+    "stages": "Stages",
     "throughput": "Throughput",
     "findings": "Findings",
     "defects": "Defects",
