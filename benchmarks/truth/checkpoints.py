@@ -41,16 +41,16 @@ def checkpoint_ranges(around: Callable[[], str]) -> Iterator[None]:
             self._frame = frame
 
         def __enter__(self) -> Any:
-            frame = self._frame()
-            recompute = frame.recompute_fn
-            self._cell = recompute.__closure__[recompute.__code__.co_freevars.index("fn")]
-            self._function = self._cell.cell_contents
-            self._cell.cell_contents = _in_range(self._function, names.get(frame, ""))
+            # All that goes when checkpointing is switched off: torch's work on hooks, random state, autocast as well.
+            self._range = _span(names.get(self._frame(), ""))
+            self._range.__enter__()
             return super().__enter__()
 
         def __exit__(self, *error: Any) -> Any:
-            self._cell.cell_contents = self._function
-            return super().__exit__(*error)
+            try:
+                return super().__exit__(*error)
+            finally:
+                self._range.__exit__(None, None, None)
 
     def remember(ctx: Any, *args: Any) -> Any:
         names[ctx] = around()
