@@ -180,6 +180,17 @@ def test_a_command_loads_no_other_command() -> None:
     assert found.stdout.strip() == "['autoprof.frontends.cli.run'] False"
 
 
+def test_a_class_name_means_one_class() -> None:
+    """No two classes of the package, private and nested ones included, have the same name."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted(HOUSE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{path.relative_to(HOUSE)}:{node.lineno}")
+    shared = {name: found for name, found in places.items() if len(found) > 1}
+    assert not shared, shared
+
+
 def test_functions_are_short() -> None:
     """No function is longer than 80 lines; a file is as long as its one concept."""
     long = []
