@@ -160,7 +160,8 @@ def hugging(
         options = _config(size, **config)
         if "T5" in architecture:
             del options["head_dim"]
-        if architecture.endswith("ImageClassification"):
+        if architecture.endswith("ImageClassification"):  # the sizes of text would be taken for those of its stages
+            options = {key: value for key, value in options.items() if key in config or "drop" in key}
             options["problem_type"] = "single_label_classification"  # else set at the first call: dynamo compiles twice
         model = kind(kind.config_class(**options))
         if architecture == "GPT2LMHeadModel":
