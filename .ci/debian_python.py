@@ -33,7 +33,7 @@ SUITE = """
 test -e /venv{version} || python{version} -m venv /venv{version}
 . /venv{version}/bin/activate
 pip install --quiet torch
-python -c 'import torch; print("torch==" + torch.__version__)' > installed.txt
+python -c 'from importlib.metadata import version; print("torch==" + version("torch"))' > installed.txt
 grep -v '^torch==' constraints.txt >> installed.txt
 pip install --quiet --constraint installed.txt --editable '.[dev]'
 python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
