@@ -52,6 +52,13 @@ def make_tree(tree: Path, version: str) -> None:
         run_in(tree, f"apt-get update -o Acquire::Check-Valid-Until=false && apt-get install -y -qq {packages}")
 
 
+def copy_network(tree: Path) -> None:
+    """Copy the names of hosts and the certificates of this machine: torchrun looks its own host up, pip the index's."""
+    for name in ("hosts", "ssl/certs/ca-certificates.crt"):
+        if (Path("/etc") / name).exists():
+            shutil.copy2(Path("/etc") / name, tree / "etc" / name)
+
+
 def copy_checkout(tree: Path) -> None:
     """Copy the files that git knows or does not ignore to ``/checkout`` in the tree."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -85,6 +92,7 @@ def main() -> int:
     tree = options.tree.resolve()
     try:
         make_tree(tree, options.version)
+        copy_network(tree)
         copy_checkout(tree)
         script = EXTENSION + SUITE if options.suite else EXTENSION
         run_in(tree, script.format(version=options.version))
