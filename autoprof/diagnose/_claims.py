@@ -17,7 +17,7 @@ def settle(
     The slow rank claims its time first, then those of a phase, in their order, then those that name a row alone; those
     of the whole step share the rest. The gains of all together are at most the time of the ledger, which is that of
     ``rank``: the row of a slower rank costs this one a wait, wherever in the step it waits. Where this rank is the slow
-    one, a finding about the same time is a note: it says of which code.
+    one, a finding that is left too little is a note: it may say which code makes the rank slow.
     """
     left = {entry: entry.ns for entry in ledger}
     places = {

@@ -11,9 +11,11 @@ import pytest
 from evidence_builders import MS, evidence_of, finding_of
 
 from autoprof.base.frame import Phase, Span
+from autoprof.base.stats.intervals import Interval
 from autoprof.diagnose import RunFacts, diagnose
 from autoprof.frontends.cli import main
 from autoprof.ranks import RankComparison, compare_saved
+from autoprof.ranks.comparison import SlowRank
 from autoprof.ranks.record_reader import MAX_STEPS
 from autoprof.testing import make_frame
 from tests.defects.ranks import train_ranks
@@ -68,6 +70,15 @@ def test_a_slow_rank_costs_the_others_their_wait_and_not_their_own_time_in_that_
     quick, slow = [frame(n) for n in range(1, 41)], [frame(n, data=31) for n in range(1, 41)]
     finding = judge(compare_saved(write(tmp_path, quick, slow, quick), 3, None))
     assert (finding.severity, finding.rank, finding.name, finding.gain_ns) == ("warning", 1, "Data", 30 * MS)
+
+
+def test_the_slow_rank_comes_before_the_time_in_no_span_that_it_leaves() -> None:
+    """Of 60 ms in no span rank 0 has 40 more than the others: these are the larger cause."""
+    slow = SlowRank(0, "persistent", "host", "(other)", Phase.OTHER, 40 * MS, Interval.exact(40 * MS), 40 * MS, 40)
+    ranks = RankComparison(3, steps=40, step_ns=100 * MS, slow=(slow,), excess_ns=slow.excess_ns)
+    evidence = evidence_of({"forward": 20, "backward": 20}, repeat=40, facts=RunFacts(world_size=3, ranks=ranks))
+    named = [(one.rule, one.gain_ns) for one in diagnose(evidence).findings if one.severity != "info"]
+    assert named == [("straggler", 40 * MS), ("unattributed", 20 * MS)]
 
 
 def test_records_on_another_machine_are_named_as_missing(tmp_path: Path) -> None:
