@@ -17,7 +17,7 @@ def settle(
     The slow rank claims its time first, then those of a phase, in their order, then those that name a row alone; those
     of the whole step share the rest. The gains of all together are at most the time of the ledger, which is that of
     ``rank``: the row of a slower rank costs this one a wait, wherever in the step it waits. Where this rank is the slow
-    one, a finding that is left too little is a note: it may say which code makes the rank slow.
+    one, a finding about the same time that is left too little is a note: it may say which code makes the rank slow.
     """
     left = {entry: entry.ns for entry in ledger}
     places = {
@@ -29,12 +29,13 @@ def settle(
             owners = places[at] or [entry for entry in ledger if entry.phase is not None]
             gains[at] = min(findings[at].gain_ns or 0, sum(left[entry] for entry in owners))
             _take(left, owners, gains[at])
+    slow = {entry for at, finding in enumerate(findings) if finding.rank == rank for entry in places[at]}
     for at, finding in enumerate(findings):
         if at not in gains or gains[at] == finding.gain_ns:
             yield finding
         elif gains[at] >= MIN_SHARE * step_ns:
             yield replace(finding, gain_ns=gains[at])
-        elif any(one.rank == rank for one in findings):
+        elif not slow.isdisjoint(places[at]):
             yield replace(finding, severity="note", gain_ns=None)
 
 
