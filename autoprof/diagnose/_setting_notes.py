@@ -1,12 +1,10 @@
-"""Notes on settings, threads and calls that may cost time, but of which no figure of a run shows how much."""
+"""Notes on settings and threads that may cost time, but of which no figure of a run shows how much."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ..base.frame import Phase
 from ..base.units import format_ms, format_percent
-from ._bounds import MIN_SHARE
 from ._contention import is_crowded
 from ._evidence import Evidence
 
@@ -32,27 +30,7 @@ def setting_notes(run: Evidence, found: Collection[str | None] = ()) -> Iterator
             f"thread {thread.name} takes {format_percent(thread.cores)} of a processor: while it runs Python it "
             "holds the interpreter (GIL), and the training thread waits; another process would not"
         )
-    yield from _unused_calls(run)
     yield from _trend(run)
-
-
-def _unused_calls(run: Evidence) -> Iterator[str]:
-    """Yield the outermost modules of which some forwards have no backward: their results may be unused."""
-    backward = {row.name: row for row in run.rows.get(Phase.BACKWARD, ())}
-    forward = {row.name: row for row in run.rows.get(Phase.FORWARD, ())}
-    least_ns = MIN_SHARE * run.summary.total_step_ns
-    few = {
-        name: (row, backward[name])
-        for name, row in forward.items()
-        if name in backward and row.calls > backward[name].calls and row.total_ns >= least_ns
-    }
-    for name, (row, back) in few.items():
-        if row.parent not in few:
-            calls, passes = (one.calls / max(run.summary.steps, 1) for one in (row, back))
-            yield (
-                f"{name} is called {calls:.3g} times a step, and {passes:.3g} of the calls have a backward pass: is "
-                "the result of the others used?"
-            )
 
 
 def _trend(run: Evidence) -> Iterator[str]:

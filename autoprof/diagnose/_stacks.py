@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from ..base.frame import BACKWARD_NAME, TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..base.stats.intervals import proportion_factors
@@ -16,12 +17,14 @@ from ..capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE
 from ..probes import Site
 from ..probes.stacks import Sites, StackProbe, StackSample, lines_around
 from ..resolve import RawStep
-from ._bounds import LARGE_SHARE, MIN_SAMPLES, MIN_SHARE, MOST, NEARLY_ALL
+from ._bounds import LARGE_SHARE, MAX_BESIDE, MIN_SAMPLES, MIN_SHARE, MOST, NEARLY_ALL
 from ._calls import CallSite, call_site, format_place
 
 UNATTRIBUTED: Final = "unattributed"
 """The key of samples in no span; those in a span have its phase and name, those in excluded time ``EXCLUDED``."""
 EXCLUDED: Final = "excluded"
+CALLS: Final = "calls"
+"""Begin of the key of samples in the calls of an outermost module, by the lines that call it."""
 LOOKS: Final = 8
 """Runs of frames at which the lines of the training loop are looked up; a loop has a few places where a step ends."""
 SHARED_LINE: Final = 0.2
@@ -30,6 +33,8 @@ it is named."""
 TORCH_WORK: Final = {"forward", "grad", "backward", "step"}
 """Functions of torch, called by the innermost line outside it, whose time is that of layers, a backward pass or an
 update."""
+BEGINS_BACKWARD: Final = {"backward", "grad"}
+"""Functions of torch, and of frameworks around it, that begin a backward pass."""
 KEPT_KINDS: Final = 256
 """Kinds of time, lines of each, and steps whose samples wait for their frames."""
 
@@ -62,6 +67,16 @@ class StackTable:
         """The line that has nearly all of the time, as ``train.py:88 save_image``; None where several share it."""
         named = self.named
         return describe_line(named[0]) if named and self.share(named[0]) >= NEARLY_ALL else None
+
+    @property
+    def code_in_backward(self) -> StackTable:
+        """The named lines but those that begin a backward pass: functions of autograd, or hooks, that it calls."""
+        return replace(self, lines=tuple(line for line in self.named if line.call not in BEGINS_BACKWARD))
+
+    @property
+    def lines_share(self) -> float:
+        """The share of all lines together."""
+        return sum(map(self.share, self.lines))
 
     @property
     def is_torch_work(self) -> bool:
@@ -134,9 +149,13 @@ class StackMonitor:
         self._later: list[StackSample] = []
         """Samples taken after the end of the last completed step."""
         self._frames = 0
-        self._total_ns = self._explained_ns = self._own_ns = 0
+        self._total_ns = self._own_ns = self._update_ns = 0
+        self._explained_ns = 0.0
         self._layout: Layout | None = None
-        self._explained: Nanoseconds = np.empty(0, dtype=np.int64)
+        self._explained: npt.NDArray[np.float64] = np.empty(0)
+        """The part of each span's time that needs no line: 1 for those in no other span, 0 for those inside."""
+        self._updates: Nanoseconds = np.empty(0, dtype=np.int64)
+        """The spans of optimizers."""
         self._loop_lines: set[tuple[str, int]] = set()
         """The user's lines that call the training, as far as the first passes show."""
         self._passes = 0
@@ -192,33 +211,42 @@ class StackMonitor:
         layout, starts_ns = frame.layout, frame.start_ns
         ends_ns, on_thread = starts_ns + frame.host_ns, np.asarray(layout.lanes) == TRAINING_LANE
         for at_ns, sample in inside:
-            covering = np.flatnonzero(on_thread & (starts_ns <= at_ns) & (at_ns < ends_ns))
-            at = int(covering[-1]) if len(covering) else None
+            covering = np.flatnonzero(on_thread & (starts_ns <= at_ns) & (at_ns < ends_ns)).tolist()
+            at = covering[-1] if covering else None
             self._add(UNATTRIBUTED if at is None else f"{layout.phases[at]} {layout.names[at]}", sample)
+            called = next((one for one in covering if layout.fqns[one] is not None), None)
+            if called is not None and layout.phases[called] is Phase.FORWARD:
+                callers = _callers(sample.users)
+                sample = sample._replace(users=callers, inner=callers[0] if callers else None)
+                self._add(f"{CALLS} {layout.names[called]}", sample)
 
     def _decide(self, layout: Layout, step_ns: int, total_ns: Nanoseconds) -> None:
         """Enable the samples if much is unexplained; ``total_ns`` (steps × spans) has ``step_ns`` in all."""
         if layout is not self._layout:
             phases = layout.phases
-            explained = [root for root in layout.roots.tolist() if phases[root] is not Phase.DATA]
             held = {parent for parent, phase in zip(layout.parents, phases, strict=True) if phase.traits.in_module}
             held |= {at for at, name in enumerate(layout.names) if name == BACKWARD_NAME}
             holding = [at for at in held if at >= 0 and layout.lanes[at] == TRAINING_LANE]
-            self._layout, self._explained = layout, np.asarray(explained, dtype=np.int64)
-            self._holding = np.asarray(sorted(holding), dtype=np.int64)
+            updates = [at for at in layout.roots.tolist() if phases[at] is Phase.OPTIMIZER]
+            self._layout, self._explained = layout, _explained_parts(layout)
+            self._holding, self._updates = (np.asarray(sorted(some), dtype=np.int64) for some in (holding, updates))
         self._frames += len(total_ns)
         self._total_ns += step_ns
-        self._explained_ns += int(total_ns[:, self._explained].sum())
+        self._explained_ns += float((total_ns @ self._explained).sum())
         self._own_ns += int(layout.self_ns(total_ns)[:, self._holding].sum())
+        self._update_ns += int(total_ns[:, self._updates].sum())
         if self._frames < 2:
             return
-        # Sampling begins when a tenth of the last recorded steps is in no span, or waits for data; or when the own code
-        # of modules that hold others, or the loss's backward, takes three tenths. Two steps decide it, and those before
-        # say nothing, since a cause may come later: a wrong decision costs some samples.
+        # Sampling begins when a tenth of the last recorded steps is in no span, waits for data, or is in calls without
+        # a backward pass; or when the update is long, or the own code of modules that hold others, or the loss's
+        # backward, takes three tenths. Two steps decide it, and those before say nothing, since a cause may come later:
+        # a wrong decision costs some samples.
         unexplained = self._explained_ns <= (1 - MIN_SHARE) * self._total_ns
-        if unexplained or self._own_ns >= LARGE_SHARE * self._total_ns:
+        is_long = self._own_ns >= LARGE_SHARE * self._total_ns or self._update_ns >= MAX_BESIDE * self._total_ns
+        if unexplained or is_long:
             self._probe.enable()
-        self._frames = self._total_ns = self._explained_ns = self._own_ns = 0
+        self._frames = self._total_ns = self._own_ns = self._update_ns = 0
+        self._explained_ns = 0.0
 
     def _add(self, kind: str, sample: StackSample) -> None:
         if kind not in self._tables and len(self._tables) >= KEPT_KINDS:
@@ -235,7 +263,11 @@ class StackMonitor:
 
     def _table(self, kind: str) -> StackTable:
         """Add the samples up by the outermost line of each that does not call the rest of the step as well."""
-        common = set() if kind.startswith(Phase.DATA) else self._common_lines(kind)  # the loop fetches every batch
+        if kind.startswith(CALLS):
+            common = self._lines_in([kind], NEARLY_ALL)
+        else:  # the loop fetches every batch
+            common = set() if kind.startswith(Phase.DATA) else self._common_lines(kind)
+            common |= self._around_backward(kind) if kind.startswith(Phase.BACKWARD) else set()
         shared = set[tuple[str, int]]()
         if kind == EXCLUDED:  # the line around all its parts, unless training runs there as well
             common |= self._loop_lines
@@ -263,13 +295,22 @@ class StackMonitor:
         samples, ns = map(sum, zip(*self._tables[kind].values(), strict=True))
         return StackTable(samples, ns, tuple(lines))
 
+    def _around_backward(self, kind: str) -> set[tuple[str, int]]:
+        """Return the user's lines that begin a backward pass, and those around them: code in the pass is inside."""
+        found = set[tuple[str, int]]()
+        for users, _inner in self._tables[kind]:
+            begin = next((at for at, user in enumerate(users) if user.call in BEGINS_BACKWARD), len(users))
+            found.update(user[:2] for user in users[begin:])
+        return found
+
     def _common_lines(self, kind: str) -> set[tuple[str, int]]:
         """Return the user's lines that are on the stack in a good part of all other kinds of time.
 
         Those of a module in forward are compared with other modules' forwards: the lines of both call the modules.
         """
         like = f"{Phase.FORWARD} " if kind.startswith(f"{Phase.FORWARD} ") else ""
-        others = (other for other in self._tables if other not in (kind, EXCLUDED) and other.startswith(like))
+        apart = {kind, EXCLUDED} | {other for other in self._tables if other.startswith(CALLS)}
+        others = (other for other in self._tables if other not in apart and other.startswith(like))
         return self._lines_in(others, SHARED_LINE)
 
     def _lines_in(self, kinds: Iterable[str], share: float) -> set[tuple[str, int]]:
@@ -282,6 +323,27 @@ class StackMonitor:
                 for line in {user[:2] for user in users}:
                     spent[line] += ns
         return {line for line, ns in spent.items() if ns >= share * total}
+
+
+def _callers(users: tuple[Site, ...]) -> tuple[Site, ...]:
+    """Return the lines from that which calls the outermost module on, innermost first: those inside are the module."""
+    call = next((at for at in reversed(range(len(users))) if users[at].call == "forward"), 0)
+    return users[call:]
+
+
+def _explained_parts(layout: Layout) -> npt.NDArray[np.float64]:
+    """Return the part of each span's time that needs no line: none of a wait for data, or inside of another span.
+
+    Of the calls of an outermost module it is the part that has a backward pass.
+    """
+    calls = Counter((layout.names[at], layout.phases[at]) for at in range(len(layout)) if layout.calls[at])
+    parts = np.zeros(len(layout))
+    for root in layout.roots.tolist():
+        name, phase = layout.names[root], layout.phases[root]
+        passes, has_module = calls[name, Phase.BACKWARD], layout.fqns[root] is not None
+        part = min(passes / max(calls[name, phase], 1), 1.0) if has_module and phase is Phase.FORWARD and passes else 1
+        parts[root] = 0.0 if phase is Phase.DATA else part
+    return parts
 
 
 def _pauses(raw: RawStep) -> list[tuple[int, int]]:

@@ -67,6 +67,19 @@ def train_with_carried_state(broken: bool) -> Summary:
     return session.summary()
 
 
+def train_with_metric_forwards(broken: bool) -> Summary:
+    """Call the model a second time in each step, for a metric; the healthy twin computes it from the outputs."""
+    clock = FakeClock()
+    model = nn.Sequential(OrderedDict(body=four_layers(clock)))
+
+    def measure() -> None:
+        if broken:
+            model(torch.randn(4, WIDTH)).mean().item()
+
+    config = {**CONFIG, "targets": [{"match": "body"}], "flops": "off"}
+    return train(model, clock, before_update=measure, config=config)
+
+
 def train_with_hot_layer(broken: bool) -> Summary:
     """Make one of four layers ten times as long as the others; the healthy twin has equal layers."""
     clock = FakeClock()

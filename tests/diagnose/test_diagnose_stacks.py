@@ -77,7 +77,8 @@ def test_a_sample_belongs_to_the_span_that_covers_it_or_to_none(probe: StackProb
         sample_at(probe, clock, ms)
     observed(monitor, clock, 1000, [Span("net", "net", Phase.FORWARD, None, 0, 50 * MS)], 100)
     tables = monitor.statistics()
-    assert {kind: table.samples for kind, table in tables.items()} == {"forward net": 2, UNATTRIBUTED: 3}
+    counts = {kind: table.samples for kind, table in tables.items()}
+    assert counts == {"forward net": 2, "calls net": 2, UNATTRIBUTED: 3}
     assert tables[UNATTRIBUTED].ns == 30 * MS
 
 
@@ -241,6 +242,36 @@ def test_backward_outside_of_the_model_is_no_hook(backward_ms: int, named: bool)
         assert "hook" not in finding.next
 
 
+@pytest.mark.parametrize(("call", "named"), [("", True), ("backward", False)])
+def test_a_loop_in_the_backward_of_a_module_is_named(call: str, named: bool) -> None:
+    """A custom autograd function: its backward takes six times its forward, and lines of the program run in it."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    spans = [
+        Span("net", "net", Phase.FORWARD, None, 0, 5 * MS),
+        Span("net", "net", Phase.BACKWARD, None, 5 * MS, 30 * MS),
+    ]
+    for step in range(1, 21):
+        frame = make_frame(spans, step=step, duration_ns=100 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    line = CallSite("segment.py", 31, "backward", call, "", 90, 90 * MS)
+    facts = RunFacts(stacks={"backward net": StackTable(90, 90 * MS, (line,))})
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "backward-ratio")
+    assert (finding is not None and finding.gain_ns == 20 * MS) is named
+    assert not named or "code of the program runs there: segment.py:31 backward, 30.0 %" in finding.why
+
+
+def test_lines_in_a_backward_are_those_inside_of_the_pass(probe: StackProbe, clock: FakeClock) -> None:
+    """Not ``loss.backward()``, though nothing else of the step was sampled there."""
+    monitor = StackMonitor(probe)
+    begin, loop = Site("train.py", 8, "main", "backward"), Site("segment.py", 31, "backward", "nonzero")
+    for at, users in enumerate([(begin,)] * 5 + [(loop, begin)] * 15):
+        probe.samples.append(StackSample((1000 + at) * MS, MS, False, users, users[0]))
+    observed(monitor, clock, 1000, [Span("net", "net", Phase.BACKWARD, None, 0, 50 * MS)], 100)
+    table = monitor.statistics()["backward net"]
+    assert [(line.line, line.count) for line in table.code_in_backward.lines] == [(31, 15)]
+
+
 def test_few_samples_name_no_line() -> None:
     """Three samples of four are no majority."""
     facts = RunFacts(stacks={UNATTRIBUTED: table_of(3, 1)})
@@ -390,7 +421,7 @@ def test_samples_of_steps_that_are_completed_together_belong_each_to_its_own(
     for step in (1, 2, 3):
         span = Span(f"net{step}", "net", Phase.FORWARD, None, 0, 90 * MS)
         monitor.frames(FrameRun.of(make_frame([span], step=step, duration_ns=100 * MS)))
-    counts = {kind: table.samples for kind, table in monitor.statistics().items()}
+    counts = {kind: table.samples for kind, table in monitor.statistics().items() if kind.startswith("forward")}
     assert counts == {"forward net1": 1, "forward net2": 2, "forward net3": 1}
 
 

@@ -4,6 +4,8 @@ Finds, above a bound:
 
 - backward beyond twice the forward, for modules that have both; torch's own products, as ``nn.Linear``, only where
   their gradients have hooks: 25 % of the step.
+- code of the program that runs in the backward of a module, as a loop in a custom autograd function, beyond twice the
+  module's own forward: 10 % of the step.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from ...base.stats.intervals import Interval
 from ...base.summary import Finding, Row
 from ...base.units import format_ms
 from .. import Evidence, ExceededBound, Rule, abstain, edit_module, threshold_time
-from .._bounds import GOOD_PART, REPEATED, SEVERAL
+from .._bounds import GOOD_PART, MIN_SHARE, REPEATED, SEVERAL
 from .._contention import QUIET, is_crowded
 from .._evidence import GRADIENT_HOOKS
+from .._stacks import StackTable
 
 USUAL_RATIO: Final = 2.0
 """Backward over forward in theory: two products for one, for the gradients of the input and of the weights (Kaplan
@@ -37,6 +40,8 @@ def judge(run: Evidence) -> Finding | None:
     names = {row.name for row in backward if 0 < row.calls < REPEATED * calls.get(row.name, 0)}
     if not names:
         return abstain("backward-ratio", "modules with both forward and backward spans", "name modules as targets")
+    if (code := _judge_code(run, [row for row in backward if row.name in names])) is not None:
+        return code
     names -= {row.name for row in forward if _is_torchs_own(run, row)}
     there, back = (run.self_time([row for row in rows if row.name in names]) for rows in (forward, backward))
     excess = Interval(*(max(back[at] - USUAL_RATIO * there[2 - at], 0.0) for at in range(3)))
@@ -59,6 +64,36 @@ def judge(run: Evidence) -> Finding | None:
         GRADIENT_HOOKS if hooked else FUNCTIONS,
         name=worst,
         evidence={"ratio": round(ratio.middle, 2)},
+    )
+
+
+def _judge_code(run: Evidence, backward: list[Row]) -> Finding | None:
+    """Judge the lines of the program that were sampled in the backward of the modules."""
+    forward = {row.name: row for row in run.rows.get(Phase.FORWARD, [])}
+    found: list[tuple[float, Row, ExceededBound, StackTable]] = []
+    for row in backward:
+        table = run.facts.stacks.get(f"{Phase.BACKWARD} {row.name}")
+        if table is None or not (code := table.code_in_backward).lines:
+            continue
+        there, back = run.self_time([forward[row.name]]), run.self_time([row])
+        beyond = Interval(
+            *(max(min(back[at] - USUAL_RATIO * there[2 - at], code.lines_share * back[at]), 0.0) for at in range(3))
+        )
+        judged = threshold_time("backward-ratio", run, beyond, beyond.middle, MIN_SHARE, Phase.BACKWARD)
+        if isinstance(judged, ExceededBound):
+            found.append((beyond.middle, row, judged, code))
+    if not found:
+        return None
+    _, row, judged, code = max(found, key=lambda one: one[0])
+    own_ns = row.self_ns / run.summary.steps
+    return judged.finding(
+        f"the backward of {row.name} itself takes {format_ms(own_ns)} of the step, {format_ms(judged.mean_ns)} more "
+        f"than is usual for its forward, and code of the program runs there: "
+        f"{code.describe(own_ns / run.summary.step_mean_ns)}",
+        "look at these lines of a custom autograd function or a hook: operators on whole tensors in place of a loop "
+        "in Python, or torch's own function, whose backward is compiled",
+        name=row.name,
+        evidence=code.evidence(),
     )
 
 

@@ -10,9 +10,6 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final
-
 from ...base.frame import BACKWARD_NAME, MODULE_PHASES, Phase
 from ...base.stats.intervals import Interval
 from ...base.summary import Finding
@@ -21,9 +18,6 @@ from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, les
 from .._bounds import LARGE_SHARE, MAX_BESIDE, MIN_SAMPLES
 from .._stacks import UNATTRIBUTED
 from .._thresholding import is_above, threshold_phase
-
-BEGINS_BACKWARD: Final = {"backward", "grad"}
-"""Functions of torch, and of frameworks around it, that begin a backward pass."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -85,8 +79,8 @@ def _judge_backward(run: Evidence) -> Finding | None:
         return None
     if run.series.growth(MODULE_PHASES) is not None:
         return None  # it grows with the graphs of earlier steps
-    own = replace(table, lines=tuple(line for line in table.named if line.call not in BEGINS_BACKWARD))
-    share = sum(map(own.share, own.lines))
+    own = table.code_in_backward
+    share = own.lines_share
     if is_above(share * found.mean_share, MAX_BESIDE):
         return found.finding(
             f"{found} are in the backward pass, but in no module: {own.describe(found.mean_share)}",

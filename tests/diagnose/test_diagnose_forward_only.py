@@ -1,0 +1,111 @@
+"""The rule ``forward-only``: calls of a module that have no backward pass, and the lines that make them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from evidence_builders import MS, finding_of
+
+from autoprof.base.frame import FrameRun, Phase, Span
+from autoprof.base.stats import Aggregate
+from autoprof.base.summary import Finding
+from autoprof.capture.recorder import Recorder
+from autoprof.diagnose import EvidenceCollector, RunFacts, StackMonitor, StackTable, diagnose
+from autoprof.diagnose._calls import CallSite
+from autoprof.probes._call_table import Site
+from autoprof.probes.stacks import StackProbe, StackSample
+from autoprof.resolve import RawStep
+from autoprof.testing import FakeClock, make_frame
+from tests.accounts import unlimited
+
+MODEL = Site("model.py", 7, "forward", "linear")
+MAIN = Site("train.py", 90, "<module>", "main")
+TRAINED = Site("train.py", 40, "main", "forward")
+SCORED = Site("train.py", 41, "main", "accuracy")
+IN_SCORE = Site("train.py", 12, "accuracy", "forward")
+
+
+def spans_of(forwards: int, backwards: int, ms: float = 10) -> list[Span]:
+    """Return one call of ``net`` after the other, each of this length."""
+    phases = [Phase.FORWARD] * forwards + [Phase.BACKWARD] * backwards
+    return [Span("net", "net", phase, None, round(ms * MS) * at, round(ms * MS)) for at, phase in enumerate(phases)]
+
+
+def found(spans: list[Span], **stacks: StackTable) -> Finding | None:
+    """Return what the rule says of twenty such steps of 100 ms."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, 21):
+        frame = make_frame(spans, step=step, duration_ns=100 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    facts = RunFacts(stacks={kind.replace("_", " "): table for kind, table in stacks.items()})
+    finding: Finding | None = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "forward-only")
+    return finding
+
+
+def test_calls_without_a_backward_pass_are_a_note_with_their_lines() -> None:
+    """A metric that runs the model again: three calls, one of which the loss uses."""
+    lines = tuple(
+        CallSite(f"{os.getcwd()}/train.py", 40 + at, "main", call, "", 30, 30 * MS)
+        for at, call in enumerate(("forward", "accuracy", "confidence"))
+    )
+    finding = found(spans_of(3, 1, 20), calls_net=StackTable(90, 90 * MS, lines))
+    assert finding is not None
+    assert (finding.severity, finding.name, finding.gain_ns) == ("note", "net", None)
+    assert finding.why.startswith(
+        "net is called 3 times a step, and 1 of the calls have a backward pass. All its forwards take 60.0 ms (60.0 % "
+        "of the step): train.py:40 forward, 20.0 %, train.py:41 accuracy, 20.0 %"
+    )
+
+
+@pytest.mark.parametrize(("forwards", "backwards", "ms"), [(2, 2, 10), (1, 0, 10), (2, 1, 0.5)])
+def test_other_modules_are_not_noted(forwards: int, backwards: int, ms: float) -> None:
+    """Those with a backward for each forward, without any gradient, or short."""
+    assert found(spans_of(forwards, backwards, ms)) is None
+
+
+def test_the_outermost_of_the_modules_is_named() -> None:
+    """A module in it is called as often, and has as few backward passes."""
+    inner = [
+        Span("net/body", "net.body", span.phase, at, span.start_ns, span.host_ns)
+        for at, span in enumerate(spans_of(3, 1, 20))
+    ]
+    finding = found([*spans_of(3, 1, 20), *inner])
+    assert finding is not None
+    assert finding.name == "net"
+
+
+@pytest.fixture
+def probe() -> StackProbe:
+    """A probe without a thread: the test gives the samples."""
+    return StackProbe(Recorder(FakeClock()), unlimited())
+
+
+def observe(monitor: StackMonitor, spans: list[Span], length_ms: int = 100) -> None:
+    monitor.step(RawStep(1, 0, 0, FakeClock(), 0, length_ms * MS, begun_ns=0, ended_ns=length_ms * MS))
+    frames = [make_frame(spans, step=step, duration_ns=length_ms * MS) for step in (1, 2)]
+    for frame in frames:
+        monitor.frames(FrameRun.of(frame))
+
+
+def test_samples_in_a_model_belong_to_the_line_that_calls_it(probe: StackProbe) -> None:
+    """The line of the loop, not that of the function below it, nor those inside of the model."""
+    monitor = StackMonitor(probe)
+    stacks = [(MODEL, TRAINED, MAIN)] * 10 + [(MODEL, IN_SCORE, SCORED, MAIN)] * 20
+    probe.samples = [StackSample(at * MS, MS, False, users, users[0]) for at, users in enumerate(stacks)]
+    observe(monitor, spans_of(2, 1, 20))
+    lines = monitor.statistics()["calls net"].lines
+    assert [(line.location, line.count) for line in lines] == [("train.py:41", 20), ("train.py:40", 10)]
+
+
+@pytest.mark.parametrize(("backwards", "enabled"), [(2, False), (1, True), (0, False)])
+def test_lines_are_sampled_where_calls_have_no_backward_pass(
+    probe: StackProbe, monkeypatch: pytest.MonkeyPatch, backwards: int, enabled: bool
+) -> None:
+    """Two calls fill the step with their backward passes: a third of it is then in a call that has none."""
+    asked: list[bool] = []
+    monkeypatch.setattr(probe, "enable", lambda: asked.append(True))
+    spans = spans_of(2, backwards, 20)
+    observe(StackMonitor(probe), spans, length_ms=20 * len(spans))
+    assert bool(asked) is enabled
