@@ -33,6 +33,13 @@ class OptimizerInfo:
     """Groups of parameters, over which each step loops in Python."""
     tensors: int = 0
     """Parameters in all groups; 0 where they were not counted."""
+    has_sparse: bool = False
+    """Whether it takes sparse gradients, of the rows that a step reads alone."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the program has its class."""
+        return self.origin == "__main__"
 
     @property
     def has_many_groups(self) -> bool:
@@ -71,6 +78,8 @@ def describe_optimizer(optimizer: Any) -> OptimizerInfo:
         can_foreach="foreach" in optimizer.defaults,
         groups=len(groups),
         tensors=len(parameters),
+        has_sparse=type(optimizer).__name__ == "SparseAdam"
+        or any(one.grad is not None and one.grad.is_sparse for one in parameters),
     )
 
 
@@ -94,8 +103,11 @@ def _advise_faster(one: OptimizerInfo) -> str:
         )
     if one.fused:
         return "it is fused already"
-    if one.origin == "__main__":
-        return f"{one.kind} is the program's own: torch._foreach_… operators update many parameters in one call"
+    if one.is_own:
+        return (
+            f"{one.kind} is the program's own: torch._foreach_… operators update many parameters in one call; a "
+            "decomposition, an inverse or statistics are often good for many steps: compute them in every Nth"
+        )
     if one.origin != TORCH:
         return f"{one.kind} is not part of torch: check whether {one.origin} has a fused or foreach version"
     by_default = one.device == "cpu" and one.foreach is None

@@ -16,11 +16,12 @@ from autoprof.diagnose import (
     EvidenceCollector,
     OptimizerInfo,
     RunFacts,
+    StackTable,
     diagnose,
     find_rules,
     judge,
 )
-from autoprof.diagnose._calls import CompileStatistics
+from autoprof.diagnose._calls import CallSite, CompileStatistics
 from autoprof.diagnose._environment import Environment
 from autoprof.diagnose.rules import overhead
 from autoprof.diagnose.rules.logging import LOGGING_NAME
@@ -222,6 +223,31 @@ def test_the_optimizer_of_a_large_table_is_advised_to_update_the_rows_read(read_
     assert ("sparse=True" in finding.next) is advised
 
 
+def test_a_table_with_sparse_gradients_is_no_longer_advised_to_have_them() -> None:
+    """``SparseAdam`` takes no others."""
+    memory = tuple(MemoryRow(name, parameter_bytes=GIB) for name in (None, "block"))
+    sizes = {"block": ModuleSize("torch.nn.modules.sparse.Embedding", GIB // 100)}
+    seen = evidence_of({**STEP, "optimizer": 60, "step": 160}, repeat=20, memory_table=memory)
+    facts = RunFacts(sizes=sizes, optimizers=(state_of("SparseAdam", can_fuse=False, has_sparse=True),))
+    finding = finding_of(diagnose(replace(seen, facts=facts)), "optimizer")
+    assert finding.severity == "note"
+    assert "sparse=True" not in finding.next
+
+
+def test_the_update_of_a_programs_own_optimizer_is_named_by_its_lines() -> None:
+    """A decomposition in each step; that of torch's optimizers has no line of the program."""
+    lines = (CallSite("kron.py", 43, "step", "inverse_root", "", 90, 90 * MS),)
+    stacks = {"optimizer optimizer": StackTable(100, 100 * MS, lines)}
+
+    def why(**changes: object) -> str:
+        facts = RunFacts(optimizers=(state_of("Kron", can_fuse=False, **changes),), stacks=stacks)
+        run = evidence_of({**STEP, "optimizer": 60, "step": 160}, repeat=20, facts=facts)
+        return str(finding_of(diagnose(run), "optimizer").why)
+
+    assert "kron.py:43 inverse_root, 33.8 %" in why(origin="__main__")
+    assert "kron.py" not in why()
+
+
 def test_several_large_tables_are_judged_together() -> None:
     """Neither has nearly all parameters; both have."""
     table = ModuleSize("torch.nn.modules.sparse.Embedding", GIB // 100)
@@ -306,13 +332,23 @@ def test_recompilations_are_found_where_every_step_compiles() -> None:
 
 
 def small_modules(
-    *times_ms: float, calls: int = 1, leaves: int = 15, waiting: float = 0.0, work: Work | None = None, **changes: Any
+    *times_ms: float,
+    calls: int = 1,
+    leaves: int = 15,
+    passes: int = 0,
+    waiting: float = 0.0,
+    work: Work | None = None,
+    **changes: Any,
 ) -> Any:
-    """Return what ``small-batch`` says of steps whose model is called so often, and takes these times in all calls."""
+    """Return what ``small-batch`` says of steps whose model is called so often, and takes these times in all calls.
+
+    So many of the calls have a backward ``passes`` of their own, each as long as a call.
+    """
     aggregate, collector = Aggregate(), EvidenceCollector()
     for number, ms in enumerate(times_ms, 1):
-        each_ns = round(ms * MS / calls)
-        spans = [Span("Model", "", Phase.FORWARD, None, at * each_ns, each_ns) for at in range(calls)]
+        each_ns = round(ms * MS / (calls + passes))
+        phases = [Phase.FORWARD] * calls + [Phase.BACKWARD] * passes
+        spans = [Span("Model", "", phase, None, at * each_ns, each_ns) for at, phase in enumerate(phases)]
         frame = make_frame(spans, step=number, duration_ns=round(ms * MS / 0.96))
         aggregate.add(frame)
         collector.add(frame)
@@ -332,6 +368,12 @@ def test_a_model_called_for_each_sample_is_a_batch_in_pieces(calls: int, named: 
     """15 modules called 32 times a step take 40 µs each; called once they take 1.3 ms, which is arithmetic."""
     finding = small_modules(*[19.2] * 20, calls=calls)
     assert (finding is not None and "the whole model is called 32 times" in finding.why) is named
+
+
+def test_calls_without_a_backward_pass_are_no_batch_in_pieces() -> None:
+    """A rollout calls the policy for each step of the environment; its update calls it once."""
+    assert small_modules(*[19.2] * 20, calls=32, passes=32) is not None
+    assert small_modules(*[19.2] * 20, calls=32, passes=1) is None
 
 
 @pytest.mark.parametrize(
@@ -418,6 +460,27 @@ def test_several_passes_through_one_forward_are_found(reason: str, named: bool) 
     if finding is not None:
         assert (finding.name, finding.gain_ns) == ("trunk", 24 * MS)
         assert finding.why.startswith("3 backward passes of a step go through one forward of trunk")
+
+
+@pytest.mark.parametrize(("passes", "named"), [((3, 2, 1), True), ((1, 1, 1), False)])
+def test_windows_whose_state_is_passed_on_with_its_graph_are_found(passes: tuple[int, ...], named: bool) -> None:
+    """Three windows of one step, and a backward pass for each, which goes through all windows before it as well."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 41):
+        spans = [Span("cell", "cell", Phase.FORWARD, None, at * 10 * MS, 10 * MS) for at in range(3)]
+        spans += [Span("cell", "cell", Phase.BACKWARD, None, (30 + 12 * at) * MS, 12 * MS) for at in range(sum(passes))]
+        ended_ms = 30 + 12 * sum(passes)
+        spans += [Span(BACKWARD_NAME, None, Phase.BACKWARD, None, (ended_ms + at) * MS, MS) for at in range(3)]
+        frame = make_frame(spans, step=number, duration_ns=(ended_ms + 3) * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    summary = replace(aggregate.summary(), work=Work())
+    finding = finding_of(diagnose(collector.evidence(summary, RunFacts())), "repeated-backward")
+    assert (finding is not None) is named
+    if finding is not None:
+        assert (finding.name, finding.gain_ns) == ("cell", 36 * MS)
+        assert finding.why.startswith("the 3 backward passes of a step go 2 times through each forward of cell")
+        assert "detach the state" in finding.next
 
 
 @pytest.mark.parametrize(("untrained", "named"), [(("block",), True), (("blocks",), False), ((), False)])

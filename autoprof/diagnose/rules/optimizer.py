@@ -46,8 +46,10 @@ def judge(run: Evidence) -> Finding | None:
     if not isinstance(found, ExceededBound):
         return found
     optimizers, tables = run.facts.optimizers or (), _large_tables(run)
+    code = run.facts.stacks.get(f"{Phase.OPTIMIZER} {rows[0].name}") if any(one.is_own for one in optimizers) else None
+    lines = f": {code.describe(found.mean_share)}" if code is not None and code.named else ""
     return found.finding(
-        f"the optimizer takes {found}",
+        f"the optimizer takes {found}{lines}",
         _RARELY if found.rare else _SPARSE.format(enumerate_names(tables)) if tables else advise_faster(optimizers),
         name=dominant_name(rows),
         # Some optimizer time remains in any case, and nothing measures how much: the gain is the part above the bound.
@@ -61,7 +63,9 @@ def judge(run: Evidence) -> Finding | None:
 
 
 def _large_tables(run: Evidence) -> list[str]:
-    """Return the embeddings that together have nearly all parameters, and of which a step reads few rows."""
+    """Return the embeddings that have nearly all parameters, of which a step reads few rows into dense gradients."""
+    if any(one.has_sparse for one in run.facts.optimizers or ()):
+        return []
     fqns = {row.name: row.fqn for row in run.rows.get(Phase.FORWARD, [])}
     found: dict[str, int] = {}
     for row in run.summary.memory_table[1:]:

@@ -8,7 +8,8 @@ Finds, above a bound:
 
 - modules whose backward runs more often than once for each forward and each backward pass of a step, because state is
   carried from step to step with its graph: 1.5 x, and 10 % of the step more.
-- modules through which each of several losses has a backward pass of its own: 10 % of the step more than in one pass.
+- modules through which several backward passes of one step go, of several losses or of windows whose state is carried
+  on with its graph: 1.5 x, and 10 % of the step more than in one pass.
 """
 
 from __future__ import annotations
@@ -46,24 +47,30 @@ def judge(run: Evidence) -> Finding | None:
 
 
 def _judge_losses(run: Evidence, forward: dict[str, Row], passes: float) -> Finding | None:
-    """Judge the passes of several losses through one forward."""
+    """Judge several passes of one step through the same forwards, of which one would do."""
     work = run.summary.work
     if passes < REPEATED or work is None or HIGHER_ORDER in (work.reason or ""):
         return None
-    shared = [
-        row for row in run.rows[Phase.BACKWARD] if abs(_times(forward, row) - passes) <= MARGIN and row.name in forward
-    ]
+    shared = [row for row in run.rows[Phase.BACKWARD] if _times(forward, row) >= REPEATED]
     found = _threshold(run, forward, shared) if shared else None
     if not isinstance(found, ExceededBound):
         return found
     longest = max(shared, key=lambda row: row.self_ns)
-    times = format_count(_times(forward, longest))
+    times, often = _times(forward, longest), format_count(passes)
+    if abs(times - passes) <= MARGIN:
+        why = f"{often} backward passes of a step go through one forward of {longest.name}: one pass would save {found}"
+        remedy = "where the gradient of each loss alone is used, this is its cost"
+    else:
+        why = (
+            f"the {often} backward passes of a step go {format_count(times)} times through each forward of "
+            f"{longest.name}, as where a state is passed on with its graph: one pass through each would save {found}"
+        )
+        remedy = "or detach the state (state = state.detach()) where the gradient may end at it"
     return found.finding(
-        f"{times} backward passes of a step go through one forward of {longest.name}: one pass would save {found}",
-        "add the losses up and call backward() once, which gives the same gradients; where the gradient of each loss "
-        "alone is used, this is its cost",
+        why,
+        f"add the losses up and call backward() once, which gives the same gradients; {remedy}",
         name=longest.name,
-        evidence={"times": round(_times(forward, longest), 2)},
+        evidence={"times": round(times, 2)},
     )
 
 

@@ -25,6 +25,9 @@ MAX_FLOPS_PER_S: Final = 2e9
 """A core does ten times as much in products of matrices: from here on arithmetic takes a good part of the time."""
 
 
+_PHASES: Final = (Phase.FORWARD, Phase.BACKWARD)
+
+
 def judge(run: Evidence) -> Finding | None:
     """Judge the mean time of the model's smallest modules in forward and backward."""
     leaves, used, summary = run.facts.leaf_modules, contention(run), run.summary
@@ -33,18 +36,20 @@ def judge(run: Evidence) -> Finding | None:
         return None
     if leaves is None or used is None or not rows:
         return abstain("small-batch", "the time of the whole model, and processor use", "set monitor: auto, on Linux")
-    micro_steps = summary.micro_steps or 1
-    model_calls = max(_model_calls(rows), float(micro_steps))
-    calls = max(leaves * model_calls, _leaf_calls(run))
+    micro_steps, used_part = summary.micro_steps or 1, _used_part(rows)
+    model_calls = max(used_part * _model_calls(rows), float(micro_steps))
+    calls = max(leaves * model_calls, used_part * _leaf_calls(run))
     waited = used.waiting or 0.0  # a call took that much less processor time, over many steps
-    median_ns = (1 - waited) * sum(run.row_time(row).middle for row in rows)
+    parts = {row: used_part if row.phase is Phase.FORWARD else 1.0 for row in rows}
+    median_ns = (1 - waited) * sum(part * run.row_time(row).middle for row, part in parts.items())
     # Other programs on the processor's cores make a call longer, up to twice, and the shortest step the least.
-    model_ns = min(median_ns, max(sum(row.min_ns for row in rows), median_ns / LONG_STEP))
+    model_ns = min(median_ns, max(sum(part * row.min_ns for row, part in parts.items()), median_ns / LONG_STEP))
     # The rows of recorded steps include the cost of recording them; a step that is not recorded is that much shorter.
     unrecorded = min(summary.run_mean_ns / max(summary.step_mean_ns, 1), 1.0)
     each_ns = unrecorded * model_ns / max(calls, 1)
-    phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
-    update_ns = sum(summary.phases.get(phase, 0) for phase in phases) / summary.steps
+    phases = (*_PHASES, Phase.OPTIMIZER)
+    unused_ns = sum((1 - parts[row]) * row.total_ns for row in rows)
+    update_ns = (sum(summary.phases.get(phase, 0) for phase in phases) - unused_ns) / summary.steps
     share, computing = update_ns / max(summary.step_mean_ns, 1), used.own + waited
     flops_per_s = 0.0 if summary.work is None else (summary.work.flops_per_s or 0.0) / max(1 - waited, 0.01)
     # From as many calls of the whole model in a backward pass its batch is in pieces, as it is in micro-batches of
@@ -87,6 +92,15 @@ def judge(run: Evidence) -> Finding | None:
             "steps": summary.steps,
         },
     )
+
+
+def _used_part(rows: list[Row]) -> float:
+    """Return the part of the model's calls that have a backward pass: a rollout's batch is no choice of the training.
+
+    1 where none of them has one.
+    """
+    forwards, passes = (sum(row.calls for row in rows if row.phase is phase) for phase in _PHASES)
+    return min(passes / forwards, 1.0) if forwards and passes else 1.0
 
 
 def _model_calls(rows: list[Row]) -> float:
