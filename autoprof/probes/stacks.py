@@ -41,6 +41,8 @@ NEXT_INDEX: Final = (os.path.join("torch", "utils", "data", "dataloader.py"), "_
 """The end of the path and the name of torch's function that asks the sampler, torch's or the program's."""
 OF_SAMPLER: Final = " of the sampler"
 """The end of a function's name where a sampler runs it: in the main process, whatever the number of workers is."""
+PASSES: Final = os.path.join("autoprof", "session", "pipeline.py")
+"""The end of the path of the code in which autoprof works between two steps, and calls others, as numpy, itself."""
 SOON_S: Final = 1e-6
 """The shortest interval: a waiting thread interrupts running Python after some 60 µs."""
 
@@ -240,6 +242,8 @@ def sites_of(frame: FrameType | None) -> Sites:
     for code, line in lines:
         file = code.co_filename
         owner = file_owner(file)
+        if not users and file.endswith(PASSES):
+            return (), None
         part_of_line = code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
         if not part_of_line and owner != "autoprof":
             if owner == "base" and fetching is None and file.endswith(FETCHING):

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from evidence_builders import MS, evidence_of, finding_of
@@ -135,6 +136,21 @@ def test_the_line_of_a_loop_over_a_loader_is_that_of_the_sampler(monkeypatch: py
     assert inner is not None
     assert (os.path.basename(user.file), os.path.basename(inner.file)) == (HERE, "sampler.py")
     assert inner.function == "__iter__ of the sampler"
+
+
+def test_a_library_that_a_pass_of_autoprof_calls_is_no_line_of_the_program() -> None:
+    """numpy, which sorts the times of the last steps; what the program calls itself is its own line."""
+    names: dict[str, Any] = {"sys": sys}
+    for name, file, body in (
+        ("sort", np.__file__, "return sys._getframe()"),
+        ("make_pass", os.path.join("site", stacks.PASSES), "return sort()"),
+    ):
+        exec(compile(f"def {name}(): {body}", file, "exec"), names)
+    assert sites_of(names["make_pass"]()) == ((), None)
+    users, inner = sites_of(names["sort"]())
+    assert os.path.basename(users[0].file) == HERE
+    assert inner is not None
+    assert inner.file == np.__file__
 
 
 class ByLength(torch.utils.data.Sampler[int]):
