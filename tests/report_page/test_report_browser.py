@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from report_builders import EVIL, frame_of, frames_of, layout_of, save_run
 
+from autoprof.base.summary import Finding, Summary
 from autoprof.frontends.cli import main
 from docs.browser import CHROMIUM, Browser
 
@@ -44,6 +45,20 @@ def _quiet(browser: Browser) -> Iterator[None]:
 
 def _block(name: str) -> str:
     return f'.icicle .block[aria-label^="{name}"]'
+
+
+def test_a_run_beside_other_processes_says_so(browser: Browser, tmp_path: Path) -> None:
+    """Its times are longer: a condition, below the verdict."""
+    finding = Finding("optimizer", "note", "the optimizer takes long", "a larger batch", "Optimizer")
+
+    def crowded(summary: Summary) -> Summary:
+        return replace(summary, findings=(finding,), conditions=("beside other processes: they kept 2 of 2 busy",))
+
+    run = save_run(tmp_path, frames_of(30), edit=crowded)
+    assert main(["report", str(run), "--no-open"]) == 0
+    browser.open(run / "report.html")
+    assert "Measured beside other processes: they kept 2 of 2 busy" in browser.text("#card")
+    assert "[note]" not in browser.text("#card")  # its badge says it
 
 
 def test_every_part_is_drawn(browser: Browser, page: Path) -> None:

@@ -6,7 +6,7 @@ function cardSection() {
   const [first, ...others] = RUN.findings;
   const card = new Map(RUN.card);
   const ended = new Map(RUN.about).get("ended");
-  const title = (card.get("Verdict") || (RUN.empty ? "No figures" : "No verdict: no rule was judged")).replace(/^\[(critical|warning)\] /, "");
+  const title = (card.get("Verdict") || (RUN.empty ? "No figures" : "No verdict: no rule was judged")).replace(/^\[(critical|warning|note)\] /, "");
   const badge = first ? h("span", { class: `badge ${first.severity}` }, first.severity) : null;
   const line = (word, text) => (text ? h("p", { class: "why" }, h("b", {}, `${word} `), text) : null);
   const left = [
@@ -16,6 +16,7 @@ function cardSection() {
     RUN.empty ? h("p", {}, `${RUN.empty}.`) : null,
     line("Why", card.get("Why")),
     line("Next", card.get("Next")),
+    line("Measured", card.get("Measured")),
     others.map(otherFinding),
   ];
   const bar = RUN.phases.filter(([, ns]) => ns > 0).map(([phase, ns]) => {
