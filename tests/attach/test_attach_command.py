@@ -146,6 +146,27 @@ def test_detach_ends_the_session_of_a_command_that_was_killed(
     assert again.stderr == f"detach: {going_on.pid}: autoprof attach has opened no session in it\n"
 
 
+def test_detach_waits_for_no_process_that_has_not_taken_the_request(
+    tmp_path: Path, target: "subprocess.Popen[str]"
+) -> None:
+    """It is stopped; when it goes on it finds no request."""
+    target.send_signal(signal.SIGSTOP)
+    attached = subprocess.Popen(
+        [sys.executable, "-m", "autoprof", "attach", str(target.pid), "--wait", "600"],
+        cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_until(lambda: any(place(os.getuid()).glob(f"{attached.pid}-*/{target.pid}-*/request.json")), "the request")
+    attached.kill()
+    attached.communicate()
+    done = command(tmp_path, "detach", str(target.pid), "--wait", "600")
+    assert (done.returncode, done.stderr) == (
+        0,
+        f"autoprof detach: process {target.pid} had no open session, and opens none\n",
+    )
+    target.send_signal(signal.SIGCONT)
+    ends_well(target)
+
+
 def test_a_training_that_ends_first_prints_its_report_to_the_command(
     tmp_path: Path, target: "subprocess.Popen[str]"
 ) -> None:

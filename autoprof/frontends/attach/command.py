@@ -39,10 +39,11 @@ AHEAD_S: Final = 0.5
 
 
 class Asked:
-    """One process that was asked to attach, and its replies."""
+    """One process that was asked to attach, its replies, and the command that reads them."""
 
-    def __init__(self, process: Process, exchange: Path) -> None:
+    def __init__(self, process: Process, exchange: Path, command: str = "attach") -> None:
         self.process, self.exchange = process, exchange
+        self.command = command
         self._replies: list[dict[str, Any]] = []
         self._printed = 0
 
@@ -51,7 +52,7 @@ class Asked:
         self._replies += read_replies(self.exchange, len(self._replies))
         for one in self._replies:
             if one["state"] == "failed":
-                raise AutoprofError(f"attach: {self.process.pid}: {one['reason']}")
+                raise AutoprofError(f"{self.command}: {self.process.pid}: {one['reason']}")
         return [one for one in self._replies if one["state"] == state]
 
     def withdraw(self) -> None:
@@ -116,24 +117,23 @@ def detach(processes: Sequence[Process], wait_s: float) -> int:
         requests = sorted(process_folder(os.getpid(), process.uid).parent.glob(f"*/{process.pid}-*/{REQUEST}"))
         if not requests:
             raise AutoprofError(f"detach: {process.pid}: autoprof attach has opened no session in it")
-        asked = [Asked(process, path.parent) for path in requests]
+        asked = [Asked(process, path.parent, "detach") for path in requests]
         for one in asked:
             one.withdraw()
-        _wait(asked, "closed", wait_s, "no optimizer made a step in {wait:g} s; its session closes at the next one")
+        taken = [one for one in asked if one.replies("armed")]  # the others find no request any more
+        _wait(taken, "closed", wait_s, "no optimizer made a step in {wait:g} s; its session closes at the next one")
         for one in asked:
             if not owner_lives(one.exchange.parent, process.uid):
-                shutil.rmtree(one.exchange, ignore_errors=True)
-                with suppress(OSError):  # that of another rank is there
-                    one.exchange.parent.rmdir()
+                _remove(one.exchange)
         opened = any(one.replies("recording") for one in asked)
         done = "is detached; autoprof explain has the report" if opened else "had no open session, and opens none"
-        say(f"{_named(asked)} {done}")
+        say(f"{_named(asked)} {done}", "detach")
     return 0
 
 
-def say(text: str) -> None:
+def say(text: str, command: str = "attach") -> None:
     """Print one line about the command itself."""
-    print(f"autoprof attach: {text}", file=sys.stderr, flush=True)
+    print(f"autoprof {command}: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -169,10 +169,10 @@ def _wait(asked: Sequence[Asked], state: str, limit_s: float, problem: str) -> N
         while not one.replies(state):
             pid = one.process.pid
             if not one.process.is_alive:
-                raise AutoprofError(f"attach: {pid}: has ended before anything was recorded")
+                raise AutoprofError(f"{one.command}: {pid}: has ended meanwhile")
             if time.monotonic() > until_s:
                 where = f" (it waits in {one.process.blocks_in})" * bool(one.process.blocks_in)
-                raise AutoprofError(f"attach: {pid}: {problem.format(where=where, wait=limit_s)}")
+                raise AutoprofError(f"{one.command}: {pid}: {problem.format(where=where, wait=limit_s)}")
             time.sleep(POLL_S)
 
 
