@@ -36,6 +36,8 @@ from ._stacks import StackMonitor
 
 LOOK_EVERY_NS: Final = NS_PER_S
 """The least time between two looks at the variables: a few of them show which one grows."""
+HEAP_EVERY_NS: Final = NS_PER_S // 4
+"""The least time between two readings of the memory in use, of 0.1 ms each."""
 
 
 class CallMonitor:
@@ -163,6 +165,7 @@ class Diagnosis(Observer):
         """The last step, where memory was well above the first reading."""
         self._first_heap: int | None = None
         self._heap_growth: int | None = None
+        self._next_heap_ns = 0
         self._next_look_ns = 0
         """The time from which on the variables are looked at again, if memory grows. A look keeps the
         locals of a running function alive until the next one (CPython before 3.13), so none is made without need."""
@@ -193,11 +196,14 @@ class Diagnosis(Observer):
         return memory[kind] - first > enough_growth(first)
 
     def _look(self, step: int) -> None:
-        """Look at the variables between two steps, if the last look was long ago."""
+        """Look at the variables, and at the memory in use, between two steps if the last look was long ago."""
+        if perf_counter_ns() >= self._next_heap_ns:
+            with self._variables.work():
+                self._read_heap()
+            self._next_heap_ns = perf_counter_ns() + HEAP_EVERY_NS
         if perf_counter_ns() >= self._next_look_ns:
             with self._variables.work():
                 self._kept.look(sys._getframe(), step)
-                self._read_heap()
             self._next_look_ns = perf_counter_ns() + max(self._variables.pause_ns(), LOOK_EVERY_NS)
 
     def _read_heap(self) -> None:
@@ -217,9 +223,8 @@ class Diagnosis(Observer):
 
         Return the facts, from which the saved run is diagnosed again.
         """
-        if self._grown_step is not None:
+        if self._grown_step is not None:  # the program may have dropped meanwhile what had grown: no new reading
             self._kept.look(sys._getframe(), self._grown_step)
-            self._read_heap()
         self._final = self._measured(final=True)
         return {"facts": self._final.to_dict()}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 from evidence_builders import MS, finding_of
@@ -10,6 +12,7 @@ from evidence_builders import MS, finding_of
 from autoprof.base.frame import FrameRun, Phase, Span
 from autoprof.base.stats import Aggregate
 from autoprof.base.summary import Finding
+from autoprof.capture.hooks.sizes import ModuleSize
 from autoprof.capture.recorder import Recorder
 from autoprof.diagnose import EvidenceCollector, RunFacts, StackMonitor, StackTable, diagnose
 from autoprof.diagnose._calls import CallSite
@@ -32,14 +35,16 @@ def spans_of(forwards: int, backwards: int, ms: float = 10) -> list[Span]:
     return [Span("net", "net", phase, None, round(ms * MS) * at, round(ms * MS)) for at, phase in enumerate(phases)]
 
 
-def found(spans: list[Span], **stacks: StackTable) -> Finding | None:
+def found(
+    spans: list[Span], sizes: Mapping[str, ModuleSize] = MappingProxyType({}), **stacks: StackTable
+) -> Finding | None:
     """Return what the rule says of twenty such steps of 100 ms."""
     aggregate, collector = Aggregate(), EvidenceCollector()
     for step in range(1, 21):
         frame = make_frame(spans, step=step, duration_ns=100 * MS)
         aggregate.add(frame)
         collector.add(frame)
-    facts = RunFacts(stacks={kind.replace("_", " "): table for kind, table in stacks.items()})
+    facts = RunFacts(sizes=sizes, stacks={kind.replace("_", " "): table for kind, table in stacks.items()})
     finding: Finding | None = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "forward-only")
     return finding
 
@@ -63,6 +68,17 @@ def test_calls_without_a_backward_pass_are_a_note_with_their_lines() -> None:
 def test_other_modules_are_not_noted(forwards: int, backwards: int, ms: float) -> None:
     """Those with a backward for each forward, without any gradient, or short."""
     assert found(spans_of(forwards, backwards, ms)) is None
+
+
+@pytest.mark.parametrize(("nodes", "named"), [(12, True), (0, False)])
+def test_a_branch_whose_result_nothing_uses_is_a_note(nodes: int, named: bool) -> None:
+    """It makes a graph, through which no backward pass goes; a frozen part under ``no_grad`` makes none."""
+    phases = Phase.FORWARD, Phase.BACKWARD
+    outer = [Span("net", "net", phase, None, at * 40 * MS, 40 * MS) for at, phase in enumerate(phases)]
+    branch = Span("net/branch", "net.branch", Phase.FORWARD, 0, MS, 30 * MS)
+    finding = found([*outer, branch], sizes={"net.branch": ModuleSize("train.Branch", 8, nodes=nodes)})
+    assert (finding is not None and finding.name == "net/branch") is named
+    assert finding is None or "none of the calls has a backward pass, though each makes a graph" in finding.why
 
 
 def test_the_outermost_of_the_modules_is_named() -> None:

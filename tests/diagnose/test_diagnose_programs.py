@@ -5,13 +5,19 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 from evidence_builders import finding_of, found
+from torch import nn
 
 from autoprof.base.storage.runs import RunFolder, read_run
 from autoprof.base.summary import Summary
 from autoprof.diagnose import find_rules
 from autoprof.reports.explain import MAX_BYTES, encode, explain_run, json_schema
+from autoprof.testing import FakeClock, open_session
 from tests.defects import DEFECTS, Defect
+from tests.fake_memory import FakeAllocator
+
+MS, GIB = 1_000_000, 2**30
 
 
 def name_of(defect: Defect) -> str:
@@ -66,3 +72,22 @@ def test_long_steps_are_attributed_to_their_cause(defect: str, rule: str, cause:
 def test_every_rule_has_a_defect() -> None:
     """No rule is tested only with evidence made by hand."""
     assert {defect.rule for defect in DEFECTS} == set(find_rules())
+
+
+def test_memory_that_the_program_drops_at_its_end_had_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leak in a function that has returned when the session closes: all of it is free then."""
+    clock, allocator, used = FakeClock(), FakeAllocator(80 * GIB, base_bytes=GIB), [GIB]
+    monkeypatch.setattr("autoprof.diagnose._diagnosis.heap_bytes", lambda: used[0])
+    monkeypatch.setattr("autoprof.diagnose._diagnosis.HEAP_EVERY_NS", 0)
+    model = nn.Linear(4, 4)
+    config = {"output": str(tmp_path), "sinks": {"jsonl": {}}}
+    with open_session(model, config, clock=clock, memory=allocator) as session:
+        for _ in range(40):
+            allocator.allocate(GIB // 4)
+            used[0] += GIB // 4
+            clock.now_ns += MS
+            model(torch.randn(2, 4)).sum().backward()
+            session.step()
+        used[0] = GIB
+    facts = json.loads((session.folder / "run.json").read_text(encoding="utf-8"))["facts"]
+    assert facts["heap_growth_bytes"] >= 5 * GIB
