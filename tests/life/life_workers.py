@@ -17,6 +17,7 @@ from torch.utils.data import Dataset
 import autoprof
 from autoprof.base.process import lifecycle
 from autoprof.capture import recorder as recording
+from autoprof.testing import FakeClock, open_session
 
 EVERY_MODULE: dict[str, Any] = {
     "targets": [{"match": ".*"}],
@@ -91,13 +92,17 @@ if torch.__version__ < (2, 6):  # it shards on CUDA only
 
 
 def train(wrap: Callable[[nn.Module], nn.Module], when: str) -> dict[str, Any]:
-    """Train three steps, instrumented ``before`` or ``after`` wrapping or ``never``; return bits and calls."""
+    """Train three steps, instrumented ``before`` or ``after`` wrapping or ``never``; return bits and calls.
+
+    The clock is a fake one: by a real one a pass may come, and take long, on a busy machine; the step after it is in no
+    statistic.
+    """
     model, session = build(), None
     if when == "before":
-        session = autoprof.instrument(model, EVERY_MODULE)
+        session = open_session(model, EVERY_MODULE, clock=FakeClock())
     wrapped = wrap(model)
     if when == "after":
-        session = autoprof.instrument(wrapped, EVERY_MODULE)
+        session = open_session(wrapped, EVERY_MODULE, clock=FakeClock())
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
     made: list[Tensor] = []
     for step in range(3):
