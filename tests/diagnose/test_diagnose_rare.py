@@ -181,6 +181,24 @@ def test_a_rhythm_with_none_of_its_steps_among_the_longest_leaves_the_others_jud
     assert found(diagnose(evidence_of(*steps))) == ["unattributed"]
 
 
+@pytest.mark.parametrize(("calls", "severity"), [(6, "note"), (1, "warning")])
+def test_long_steps_that_call_the_model_more_often_have_more_work(calls: int, severity: str) -> None:
+    """A rollout before each eighth update: its calls, and the environment between them."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 81):
+        several = calls if number % 8 == 0 else 1
+        spans = [Span("net", "net", Phase.FORWARD, None, at * 10 * MS, 10 * MS) for at in range(several)]
+        if number % 8 == 0 and calls == 1:
+            spans = [Span("net", "net", Phase.FORWARD, None, 0, 60 * MS)]
+        length_ms = 120 if number % 8 == 0 else 20
+        frame = make_frame(spans, step=number, duration_ns=length_ms * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), RunFacts())), "jitter")
+    assert (finding.severity, finding.gain_ns is None) == (severity, severity == "note")
+    assert ("They call the model 6 times, the mean step 1.6 times." in finding.why) is (severity == "note")
+
+
 def test_jitter_lists_steps_of_the_rhythm_that_it_names() -> None:
     """The machine made two others as long."""
     long = {**USUAL, "data": 15.1, "forward": 19.0, "optimizer": 15.5, "step": 56.0}
