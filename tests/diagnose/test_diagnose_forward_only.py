@@ -81,6 +81,16 @@ def test_a_branch_whose_result_nothing_uses_is_a_note(nodes: int, named: bool) -
     assert finding is None or "none of the calls has a backward pass, though each makes a graph" in finding.why
 
 
+def test_short_calls_without_a_backward_pass_are_no_note() -> None:
+    """A rollout on few samples: the backward shows that the one call with many takes nearly all of the time."""
+    times = (Phase.FORWARD, 2), (Phase.FORWARD, 2), (Phase.FORWARD, 26), (Phase.BACKWARD, 52)
+    spans, at = [], 0
+    for phase, ms in times:
+        spans.append(Span("net", "net", phase, None, at * MS, ms * MS))
+        at += ms
+    assert found(spans) is None
+
+
 def test_the_outermost_of_the_modules_is_named() -> None:
     """A module in it is called as often, and has as few backward passes."""
     inner = [

@@ -11,7 +11,7 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Final
 
 from ...base.frame import Phase
 from ...base.summary import Finding, Row
@@ -21,19 +21,23 @@ from .._bounds import MIN_SHARE
 from .._stacks import CALLS
 from .._thresholding import is_above
 
+BACKWARD_TIMES: Final = 1.5
+"""Backward over forward of one call, at least: two products for one in theory, but one for the first layers."""
+
 
 def judge(run: Evidence) -> Finding | None:
-    """Judge the outermost modules with fewer backward passes than forwards, by the share of the calls."""
+    """Judge the outermost modules with fewer backward passes than forwards, by the least time of the calls without."""
     steps, step_ns = max(run.summary.steps, 1), max(run.summary.total_step_ns, 1)
     forward = [row for row in run.rows.get(Phase.FORWARD, ()) if row.fqn is not None]
-    passes = {row.name: row.calls for row in run.rows.get(Phase.BACKWARD, ())}
+    backward = {row.name: row for row in run.rows.get(Phase.BACKWARD, ())}
+    passes = {name: row.calls for name, row in backward.items()}
     trained = {*passes} | {
         row.name for row in forward if row.parent in passes and (size := run.size(row.fqn)) is not None and size.nodes
     }
     few = {
         row.name
         for row in forward
-        if row.name in trained and is_above(row.total_ns / step_ns * _unused_part(row, passes), MIN_SHARE)
+        if row.name in trained and is_above(_unused_ns(row, backward.get(row.name)) / step_ns, MIN_SHARE)
     }
     outermost = [row for row in forward if row.name in few and row.parent not in few - {row.name}]
     longest = max(outermost, key=lambda row: row.total_ns, default=None)
@@ -42,8 +46,10 @@ def judge(run: Evidence) -> Finding | None:
     used, share = passes.get(longest.name, 0), longest.total_ns / step_ns
     table = run.facts.stacks.get(f"{CALLS} {longest.name}")
     lines = f": {table.describe(share)}" if table is not None and table.named else ""
+    spread = run.series.spread()
+    rhythm = f" (long steps: {spread.when})" if spread is not None and spread.every is not None else ""
     calls = format_count(longest.calls / steps)
-    often = f"{longest.name} is called {'once' if calls == '1' else f'{calls} times'} a step, and"
+    often = f"{longest.name} is called {'once' if calls == '1' else f'{calls} times'} a step{rhythm}, and"
     time = f"{format_ms(longest.total_ns / steps)} ({format_percent(share)} of the step)"
     return Finding(
         "forward-only",
@@ -61,9 +67,15 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-def _unused_part(row: Row, passes: Mapping[str, int]) -> float:
-    """Return the part of a row's calls that have no backward pass."""
-    return 1 - min(passes.get(row.name, 0) / max(row.calls, 1), 1.0)
+def _unused_ns(row: Row, backward: Row | None) -> float:
+    """Return the least time of a row's calls that have no backward pass.
+
+    They may be the shorter ones, as those of a rollout: the backward tells how long the others take.
+    """
+    if backward is None:
+        return row.total_ns
+    part = 1 - min(backward.calls / max(row.calls, 1), 1.0)
+    return min(part * row.total_ns, max(row.total_ns - backward.total_ns / BACKWARD_TIMES, 0.0))
 
 
 RULE = Rule("forward-only", judge, order=46, host_times=False, experiment=less_often)

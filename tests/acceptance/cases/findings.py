@@ -129,8 +129,9 @@ def rollouts_in_eval_mode() -> Judge:
 
 @program("defects", "reinforcement learning: the same rollouts in train mode belong to the step that follows")
 def rollouts_in_train_mode() -> Judge:
-    every_16th = r"steps such as (?:(?:16|32|48|64|80|96|112|128|144)(?:, )?){3} take"
-    return train_on_rollouts(evaluates=False).verdict("jitter", every_16th, "forward")
+    return train_on_rollouts(evaluates=False).verdict(
+        "forward-only", "long steps: every 16th step", "forward", also=("jitter",)
+    )
 
 
 @program("defects", "the model is saved after every step")
