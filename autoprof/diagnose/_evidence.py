@@ -96,8 +96,8 @@ class RowCost(NamedTuple):
 
     @property
     def python_ns(self) -> float:
-        """The time of Python between the operators."""
-        return 0.0 if self.work is None else min(self.work.python, self.ns)
+        """The time of the program's Python between the operators; in one of torch's own a pause was measured."""
+        return min(self.work.python, self.ns) if self.work is not None and self.is_code else 0.0
 
     @property
     def unexplained_ns(self) -> float:
