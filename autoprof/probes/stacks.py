@@ -41,8 +41,8 @@ NEXT_INDEX: Final = (os.path.join("torch", "utils", "data", "dataloader.py"), "_
 """The end of the path and the name of torch's function that asks the sampler, torch's or the program's."""
 OF_SAMPLER: Final = " of the sampler"
 """The end of a function's name where a sampler runs it: in the main process, whatever the number of workers is."""
-PASSES: Final = os.path.join("autoprof", "session", "pipeline.py")
-"""The end of the path of the code in which autoprof works between two steps, and calls others, as numpy, itself."""
+OWN_WORK: Final = os.path.join("autoprof", "session", "pipeline.py"), os.path.join("autoprof", "base", "stats", "")
+"""Parts of the paths of the code in which autoprof works between two steps, and calls others, as numpy, itself."""
 SOON_S: Final = 1e-6
 """The shortest interval: a waiting thread interrupts running Python after some 60 µs."""
 
@@ -242,7 +242,7 @@ def sites_of(frame: FrameType | None) -> Sites:
     for code, line in lines:
         file = code.co_filename
         owner = file_owner(file)
-        if not users and file.endswith(PASSES):
+        if not users and owner == "autoprof" and any(part in file for part in OWN_WORK):
             return (), None
         part_of_line = code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
         if not part_of_line and owner != "autoprof":
