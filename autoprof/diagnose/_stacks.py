@@ -326,7 +326,7 @@ class StackMonitor:
 
 
 def _callers(users: tuple[Site, ...]) -> tuple[Site, ...]:
-    """Return the lines from that which calls the outermost module on, innermost first: those inside are the module."""
+    """Return the lines that lead to the call of the outermost module, the call first, without those inside of it."""
     call = next((at for at in reversed(range(len(users))) if users[at].call == "forward"), 0)
     return users[call:]
 

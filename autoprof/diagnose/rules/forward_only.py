@@ -22,7 +22,7 @@ from .._stacks import CALLS
 from .._thresholding import is_above
 
 BACKWARD_TIMES: Final = 1.5
-"""Backward over forward of one call, at least: two products for one in theory, but one for the first layers."""
+"""Backward over forward of one call, below the two of theory: the first layers compute no gradient of their input."""
 
 
 def judge(run: Evidence) -> Finding | None:
