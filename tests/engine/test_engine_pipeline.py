@@ -18,6 +18,7 @@ from autoprof.resolve.observer import Observer
 from autoprof.session import pipeline
 from autoprof.session.pipeline import (
     FIRST_PASS_NS,
+    LONG_PASS_NS,
     MAX_WAITING_VALUES,
     PASS_EVERY_NS,
     PASS_NS,
@@ -138,6 +139,17 @@ def slow(ns: int, **more: Any) -> tuple[Bench, Slow]:
 
 
 # When a pass is due.
+
+
+@pytest.mark.long_passes
+@pytest.mark.parametrize(("ns", "is_long"), [(LONG_PASS_NS - MS, False), (LONG_PASS_NS, True)])
+def test_the_step_that_a_long_pass_lengthens_is_told_once(ns: int, is_long: bool) -> None:
+    bench, _ = busy(ns)
+    bench.step()
+    bench.due()
+    bench.step()
+    assert bench.pipeline.took_long() is is_long
+    assert not bench.pipeline.took_long()
 
 
 def test_a_pass_is_due_half_a_second_after_the_one_before() -> None:
