@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from autoprof import Phase, StepFrame
 from autoprof.resolve import RawStep
+from autoprof.session import pipeline
 from autoprof.session.pipeline import Pipeline
 from autoprof.testing import FakeClock, ListSink, open_session
 
@@ -60,11 +61,17 @@ def pass_on_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pass each step on at its end, as if half a second had passed."""
     submit = Pipeline.submit
 
-    def submit_and_flush(pipeline: Pipeline, raw: RawStep) -> None:
-        submit(pipeline, raw)
-        pipeline.flush()
+    def submit_and_flush(one: Pipeline, raw: RawStep) -> None:
+        submit(one, raw)
+        one.flush()
 
     monkeypatch.setattr(Pipeline, "submit", submit_and_flush)
+
+
+def make_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a whole pass at the end of each step, after which sinks show what they have, on a machine of any speed."""
+    for name, ns in (("FIRST_PASS_NS", 0), ("PASS_EVERY_NS", 0), ("PASS_NS", 10**12)):
+        monkeypatch.setattr(pipeline, name, ns)
 
 
 def check_laws(frame: StepFrame) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from engine_laws import everything, pass_on_each_step
+from engine_laws import everything, make_each_pass
 from test_simulated_times import Kernel, layer
 from torch import Tensor, nn
 
@@ -219,7 +219,7 @@ def test_the_report_of_a_device_run_says_whose_time_it_shows(
     """The report says device time, has the copies, and the allocator's memory."""
     workload = tiny_layers(torch.device("sim"), layers=2)
     config = {**workload.config, **OPTIONS, "sinks": {"console": {"every": 5}}, "output": str(tmp_path)}
-    pass_on_each_step(monkeypatch)
+    make_each_pass(monkeypatch)
     with autoprof.instrument(workload.model, config) as session:
         for _ in range(20):
             torch.ones(1 << 20).to("sim")
