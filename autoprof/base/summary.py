@@ -140,13 +140,15 @@ State = Literal["arithmetic", "choice", "waiting", "unexplained", "uncounted"]
 class LedgerEntry:
     """Time of one owner in a mean step: a row's own time, or the part of it with another ``state``.
 
-    The time of a step in no span has no name, and excluded time and autoprof's own work have no phase.
+    The time of a step in no span has no name, and excluded time and autoprof's own work have no phase. ``lines`` names
+    the lines of the program that certainly take a good part of it, with their shares of it; empty where none does.
     """
 
     name: str | None
     phase: Phase | None
     state: State
     ns: int
+    lines: str = ""
 
 
 @dataclass(frozen=True, slots=True)

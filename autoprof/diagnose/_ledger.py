@@ -204,8 +204,14 @@ def _rows(run: Evidence) -> Iterator[LedgerEntry]:
             beyond = round(ns * cost.unexplained_ns / max(cost.ns, 1.0))
             if beyond:
                 ns -= beyond
-                yield LedgerEntry(row.name, row.phase, "unexplained", beyond)
-        yield LedgerEntry(row.name, row.phase, state, ns)
+                yield LedgerEntry(row.name, row.phase, "unexplained", beyond, _lines(run, row))
+        yield LedgerEntry(row.name, row.phase, state, ns, _lines(run, row))
+
+
+def _lines(run: Evidence, row: Row) -> str:
+    """Return the program's lines inside of a row, and not those that call a layer of torch."""
+    table = run.facts.stacks.get(f"{row.phase} {row.name}")
+    return "" if table is None or table.is_torch_work else table.describe(1.0)
 
 
 def _rest(run: Evidence) -> Iterator[LedgerEntry]:

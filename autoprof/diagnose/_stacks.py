@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from ..base.frame import BACKWARD_NAME, TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
+from ..base.frame import TRAINING_LANE, FrameRun, Phase, StepFrame
 from ..base.stats.intervals import proportion_factors
 from ..base.units import format_percent
 from ..capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE
 from ..probes import Site
 from ..probes.stacks import Sites, StackProbe, StackSample, lines_around
 from ..resolve import RawStep
-from ._bounds import LARGE_SHARE, MAX_BESIDE, MIN_SAMPLES, MIN_SHARE, MOST, NEARLY_ALL
+from ._bounds import MIN_SAMPLES, MIN_SHARE, MOST, NEARLY_ALL
 from ._calls import CallSite, call_site, format_place
 
 UNATTRIBUTED: Final = "unattributed"
@@ -136,11 +135,14 @@ def _path(line: CallSite, users: tuple[Site, ...], common: set[tuple[str, int]])
             return f"{'' if last else within}, at {place}{last}"
         return f" → {inside[0].function} ({place}){last or within}"
     callers = users[0 if at is None else at + 1 :]
-    return f", called in {callers[0].function} ({format_place(*callers[0][:2])})" if callers else ""
+    if not callers:
+        return ""
+    within = f" in {line.function}" if _called(line) and not line.function.startswith("<") else ""
+    return f"{within}, called in {callers[0].function} ({format_place(*callers[0][:2])})"
 
 
 class StackMonitor:
-    """Enable the samples when they are needed, and add them up by kind of time, on the training thread."""
+    """Add the samples up by kind of time, on the training thread."""
 
     def __init__(self, probe: StackProbe) -> None:
         self._probe = probe
@@ -148,19 +150,9 @@ class StackMonitor:
         self._waiting: dict[int, list[tuple[int, StackSample]]] = {}
         self._later: list[StackSample] = []
         """Samples taken after the end of the last completed step."""
-        self._frames = 0
-        self._total_ns = self._own_ns = self._update_ns = 0
-        self._explained_ns = 0.0
-        self._layout: Layout | None = None
-        self._explained: npt.NDArray[np.float64] = np.empty(0)
-        """The part of each span's time that needs no line: 1 for those in no other span, 0 for those inside."""
-        self._updates: Nanoseconds = np.empty(0, dtype=np.int64)
-        """The spans of optimizers."""
         self._loop_lines: set[tuple[str, int]] = set()
         """The user's lines that call the training, as far as the first passes show."""
         self._passes = 0
-        self._holding: Nanoseconds = np.empty(0, dtype=np.int64)
-        """The spans of modules with others inside, and of the backward in no module."""
 
     @property
     def has_samples(self) -> bool:
@@ -189,12 +181,11 @@ class StackMonitor:
                 del self._waiting[next(iter(self._waiting))]
 
     def frames(self, run: FrameRun) -> None:
-        """Add the samples of these steps by the span that each fell into; enable the samples if much is unexplained."""
+        """Add the samples of these steps by the span that each fell into; warm-up has none."""
         self._look_around()
         if run.warmup:
             return
-        if not self._probe.enabled:
-            self._decide(run.layout, sum(run.step_ns), run.total_ns)
+        self._probe.enable()
         for frame in run.frames if self._waiting else ():
             inside = self._waiting.pop(frame.step, None)
             if inside is not None:
@@ -219,34 +210,6 @@ class StackMonitor:
                 callers = _callers(sample.users)
                 sample = sample._replace(users=callers, inner=callers[0] if callers else None)
                 self._add(f"{CALLS} {layout.names[called]}", sample)
-
-    def _decide(self, layout: Layout, step_ns: int, total_ns: Nanoseconds) -> None:
-        """Enable the samples if much is unexplained; ``total_ns`` (steps × spans) has ``step_ns`` in all."""
-        if layout is not self._layout:
-            phases = layout.phases
-            held = {parent for parent, phase in zip(layout.parents, phases, strict=True) if phase.traits.in_module}
-            held |= {at for at, name in enumerate(layout.names) if name == BACKWARD_NAME}
-            holding = [at for at in held if at >= 0 and layout.lanes[at] == TRAINING_LANE]
-            updates = [at for at in layout.roots.tolist() if phases[at] is Phase.OPTIMIZER]
-            self._layout, self._explained = layout, _explained_parts(layout)
-            self._holding, self._updates = (np.asarray(sorted(some), dtype=np.int64) for some in (holding, updates))
-        self._frames += len(total_ns)
-        self._total_ns += step_ns
-        self._explained_ns += float((total_ns @ self._explained).sum())
-        self._own_ns += int(layout.self_ns(total_ns)[:, self._holding].sum())
-        self._update_ns += int(total_ns[:, self._updates].sum())
-        if self._frames < 2:
-            return
-        # Sampling begins when a tenth of the last recorded steps is in no span, waits for data, or is in calls without
-        # a backward pass; or when the update is long, or the own code of modules that hold others, or the loss's
-        # backward, takes three tenths. Two steps decide it, and those before say nothing, since a cause may come later:
-        # a wrong decision costs some samples.
-        unexplained = self._explained_ns <= (1 - MIN_SHARE) * self._total_ns
-        is_long = self._own_ns >= LARGE_SHARE * self._total_ns or self._update_ns >= MAX_BESIDE * self._total_ns
-        if unexplained or is_long:
-            self._probe.enable()
-        self._frames = self._total_ns = self._own_ns = self._update_ns = 0
-        self._explained_ns = 0.0
 
     def _add(self, kind: str, sample: StackSample) -> None:
         if kind not in self._tables and len(self._tables) >= KEPT_KINDS:
@@ -329,21 +292,6 @@ def _callers(users: tuple[Site, ...]) -> tuple[Site, ...]:
     """Return the lines that lead to the call of the outermost module, the call first, without those inside of it."""
     call = next((at for at in reversed(range(len(users))) if users[at].call == "forward"), 0)
     return users[call:]
-
-
-def _explained_parts(layout: Layout) -> npt.NDArray[np.float64]:
-    """Return the part of each span's time that needs no line: none of a wait for data, or inside of another span.
-
-    Of the calls of an outermost module it is the part that has a backward pass.
-    """
-    calls = Counter((layout.names[at], layout.phases[at]) for at in range(len(layout)) if layout.calls[at])
-    parts = np.zeros(len(layout))
-    for root in layout.roots.tolist():
-        name, phase = layout.names[root], layout.phases[root]
-        passes, has_module = calls[name, Phase.BACKWARD], layout.fqns[root] is not None
-        part = min(passes / max(calls[name, phase], 1), 1.0) if has_module and phase is Phase.FORWARD and passes else 1
-        parts[root] = 0.0 if phase is Phase.DATA else part
-    return parts
 
 
 def _pauses(raw: RawStep) -> list[tuple[int, int]]:

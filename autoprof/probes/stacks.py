@@ -1,9 +1,9 @@
 """Sample the training thread's stack on a thread of our own, to name the lines where time outside all spans goes.
 
-Nothing is sampled until ``enable`` is called (a part of the step is unexplained) or a stretch is excluded. The thread
-then wakes in recorded steps and excluded stretches only, at random intervals that keep its cost within its part of the
-budget, and blocks otherwise. It calls no function of the device, so a CUDA graph may be
-captured meanwhile; a forked process has no such thread. A sample costs the program about 0.1 ms, and keeps no frame.
+Nothing is sampled until ``enable`` is called (the warm-up is over) or a stretch is excluded. The thread then wakes in
+recorded steps and excluded stretches only, at random intervals that keep its cost within its part of the budget, and
+blocks otherwise. It calls no function of the device, so a CUDA graph may be captured meanwhile; a forked process has no
+such thread. A sample costs the program about 0.1 ms, and keeps no frame.
 """
 
 from __future__ import annotations

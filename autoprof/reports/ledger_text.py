@@ -36,7 +36,8 @@ def describe_unexplained(summary: Summary) -> str:
         return f"{share} of the step is in no span"
     if largest.state == "waiting":
         return f"{share} of the step is a wait ({largest.name})"
-    return f"{share} of the step is {largest.phase} of {largest.name}, which its work does not explain"
+    lines = f": {largest.lines}" if largest.lines else ""
+    return f"{share} of the step is {largest.phase} of {largest.name}, which its work does not explain{lines}"
 
 
 def how_to_clarify(summary: Summary) -> str:
@@ -70,9 +71,10 @@ def where_to_begin(summary: Summary) -> str:
             f"{name} is computed {format_count(round(calls))} times a step: inside of "
             "torch.nn.utils.parametrize.cached() it is computed once"
         )
+    lines = next((f" (of its {one.phase} {one.lines})" for one in summary.ledger if one.name == name and one.lines), "")
     return (
-        f"nothing to mend; to spend less, begin with the work of {name}: is all of its output used, and would fewer "
-        "operations or smaller tensors do?"
+        f"nothing to mend; to spend less, begin with the work of {name}{lines}: is all of its output used, and would "
+        "fewer operations or smaller tensors do?"
     )
 
 

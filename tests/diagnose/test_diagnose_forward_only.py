@@ -20,7 +20,6 @@ from autoprof.probes._call_table import Site
 from autoprof.probes.stacks import StackProbe, StackSample
 from autoprof.resolve import RawStep
 from autoprof.testing import FakeClock, make_frame
-from tests.accounts import unlimited
 
 MODEL = Site("model.py", 7, "forward", "linear")
 MAIN = Site("train.py", 90, "<module>", "main")
@@ -105,7 +104,7 @@ def test_the_outermost_of_the_modules_is_named() -> None:
 @pytest.fixture
 def probe() -> StackProbe:
     """A probe without a thread: the test gives the samples."""
-    return StackProbe(Recorder(FakeClock()), unlimited())
+    return StackProbe(Recorder(FakeClock()), None)
 
 
 def observe(monitor: StackMonitor, spans: list[Span], length_ms: int = 100) -> None:
@@ -123,15 +122,3 @@ def test_samples_in_a_model_belong_to_the_line_that_calls_it(probe: StackProbe) 
     observe(monitor, spans_of(2, 1, 20))
     lines = monitor.statistics()["calls net"].lines
     assert [(line.location, line.count) for line in lines] == [("train.py:41", 20), ("train.py:40", 10)]
-
-
-@pytest.mark.parametrize(("backwards", "enabled"), [(2, False), (1, True), (0, False)])
-def test_lines_are_sampled_where_calls_have_no_backward_pass(
-    probe: StackProbe, monkeypatch: pytest.MonkeyPatch, backwards: int, enabled: bool
-) -> None:
-    """Two calls fill the step with their backward passes: a third of it is then in a call that has none."""
-    asked: list[bool] = []
-    monkeypatch.setattr(probe, "enable", lambda: asked.append(True))
-    spans = spans_of(2, backwards, 20)
-    observe(StackMonitor(probe), spans, length_ms=20 * len(spans))
-    assert bool(asked) is enabled

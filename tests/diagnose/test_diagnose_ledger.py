@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 from autoprof.base.frame import Phase, Span
 from autoprof.base.stats import Aggregate
 from autoprof.base.summary import Finding, LedgerEntry, MetricStats, Stage, Summary, Work, WorkRow
-from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
+from autoprof.diagnose import EvidenceCollector, RunFacts, StackTable, diagnose
+from autoprof.diagnose._calls import CallSite
 from autoprof.diagnose._claims import settle
 from autoprof.diagnose._environment import Environment
-from autoprof.reports.card import render_card
+from autoprof.reports.card import HEALTHY, render_card, verdict_line
 from autoprof.testing import make_frame
 
 BYTES_IN_30_MS = 30_000_000
@@ -31,7 +33,14 @@ def states(summary: Summary) -> dict[str, int]:
     return found
 
 
-def layers(*works: tuple[str, float, int], step_ms: float = 100, waiting: float = 0.0, threads: int = 1) -> Summary:
+def layers(
+    *works: tuple[str, float, int],
+    step_ms: float = 100,
+    waiting: float = 0.0,
+    threads: int = 1,
+    stacks: Mapping[str, StackTable] | None = None,
+    overhead: float = 0.0,
+) -> Summary:
     """Diagnose steps of layers, each with its milliseconds in forward and the bytes that it moves there.
 
     The thread waits for a processor for ``waiting`` of the time.
@@ -49,8 +58,9 @@ def layers(*works: tuple[str, float, int], step_ms: float = 100, waiting: float 
     work = Work(flops={"forward": 1}, flops_per_s=66e9, rows=rows)
     shares = {"host_cpu_busy": 1.0, "host_cpu_cores": 1.0 - waiting, "host_cpu_waiting": waiting}
     metrics = {name: MetricStats(share, share, share, share, 5) for name, share in shares.items()}
-    facts = RunFacts(environment=Environment("cpu", threads=threads, machine_cores=1))
-    return diagnose(collector.evidence(replace(aggregate.summary(), work=work, metrics=metrics), facts))
+    facts = RunFacts(environment=Environment("cpu", threads=threads, machine_cores=1), stacks=stacks or {})
+    summary = replace(aggregate.summary(), work=work, metrics=metrics, overhead=overhead)
+    return diagnose(collector.evidence(summary, facts))
 
 
 def test_each_part_of_a_step_has_one_state() -> None:
@@ -117,6 +127,17 @@ def test_a_healthy_verdict_says_what_the_work_explains() -> None:
         "Verdict nothing stands out Why a step is forward 90.0 %, other 10.0 %; most of it in 1 (60.0 %)"
     )
     assert "90.0 % of it is explained by the model's work, at 66.0 GFLOP/s. No rule found anything" in text
+
+
+@pytest.mark.parametrize(("torch_ns", "named"), [(0, True), (8_000, False)])
+def test_a_healthy_verdict_names_the_lines_of_the_longest_module(torch_ns: int, named: bool) -> None:
+    """Arithmetic that nobody needs is explained by its work too. The line that calls a layer of torch says nothing."""
+    line = CallSite("model.py", 25, "forward", "one_hot", "y = one_hot(x, 9).float() @ w", 40, 8_000, "", torch_ns)
+    stacks = {"forward 1": StackTable(50, 10_000, (line,))}
+    summary = layers(("0", 30, BYTES_IN_30_MS), ("1", 60, 2 * BYTES_IN_30_MS), stacks=stacks)
+    text = " ".join(" ".join(render_card(summary)).split())
+    lines = " (of its forward model.py:25 one_hot (`y = one_hot(x, 9).float() @ w`), 80.0 %)"
+    assert f"begin with the work of 1{lines if named else ''}: is all of its output used" in text
 
 
 def claimed(*findings: tuple[str, str | None, Phase | None, int]) -> list[tuple[str, int | None]]:

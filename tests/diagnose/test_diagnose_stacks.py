@@ -48,12 +48,9 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def probe(clock: FakeClock) -> Iterator[StackProbe]:
-    """A probe whose samples the test takes itself: attached, but not enabled, it has no thread."""
-    made = StackProbe(Recorder(clock), unlimited(), frame_of_the_test)
-    made.attach()
-    yield made
-    made.remove()
+def probe(clock: FakeClock) -> StackProbe:
+    """A probe whose samples the test takes itself: nothing pays for a thread of its own."""
+    return StackProbe(Recorder(clock), None, frame_of_the_test)
 
 
 def sample_at(probe: StackProbe, clock: FakeClock, ms: float) -> None:
@@ -399,32 +396,14 @@ def test_the_line_of_the_loop_is_not_named_for_its_data(probe: StackProbe, clock
     assert [line.function for line in monitor.statistics()["data Data"].lines] == ["__getitem__"]
 
 
-def test_samples_begin_soon_after_a_cause_that_comes_late(clock: FakeClock) -> None:
-    """A hundred steps without it do not hide it."""
+def test_samples_are_taken_from_the_end_of_the_warm_up_on(clock: FakeClock) -> None:
+    """A line is named wherever the time goes, also where the work explains it."""
     probe = StackProbe(Recorder(clock), unlimited(), frame_of_the_test)
     monitor = StackMonitor(probe)
     span = Span("layer", "layer", Phase.FORWARD, None, 0, 10 * MS)
-    for step in range(1, 103):
-        assert not probe.enabled
-        monitor.frames(FrameRun.of(make_frame([span], step=step, duration_ns=(10 if step <= 100 else 12) * MS)))
-    assert probe.enabled
-    probe.remove()
-
-
-@pytest.mark.parametrize(("own_ms", "enabled"), [(20, False), (40, True)])
-def test_samples_begin_when_modules_that_hold_others_take_long_themselves(
-    clock: FakeClock, own_ms: int, enabled: bool
-) -> None:
-    """Their own code may be anything; the time of a leaf is its arithmetic."""
-    probe = StackProbe(Recorder(clock), unlimited(), frame_of_the_test)
-    monitor = StackMonitor(probe)
-    for step in range(1, 6):
-        spans = [
-            Span("Model", "", Phase.FORWARD, None, 0, 100 * MS),
-            Span("layer", "layer", Phase.FORWARD, 0, 0, (100 - own_ms) * MS),
-        ]
-        monitor.frames(FrameRun.of(make_frame(spans, step=step, duration_ns=100 * MS)))
-    assert probe.enabled is enabled
+    for step, warmup in ((1, True), (2, False)):
+        monitor.frames(FrameRun.of(make_frame([span], step=step, duration_ns=10 * MS, warmup=warmup)))
+        assert probe.enabled is not warmup
     probe.remove()
 
 

@@ -103,7 +103,7 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("hot-module", "spans of two modules side by side", "name the model's children as targets")
     slow = max([*_slow_rows(run, own), *_slow_members(run)], key=lambda one: one.excess.middle, default=None)
     if slow is None or slow.explained is not None:
-        return _judge_sibling(run, slow) or _judge_unexplained(run, own)
+        return _judge_sibling(run, slow, own) or _judge_unexplained(run, own)
     return _judge_unexplained(run, own) or _abstain_from(run, slow)
 
 
@@ -227,7 +227,7 @@ def _abstain_from(run: Evidence, slow: SlowSibling) -> Finding | None:
     )
 
 
-def _judge_sibling(run: Evidence, slow: SlowSibling | None) -> Finding | None:
+def _judge_sibling(run: Evidence, slow: SlowSibling | None, own: list[OwnTime]) -> Finding | None:
     """Find the module that takes much longer than the others of its structure."""
     if slow is None or slow.explained is None:
         return None
@@ -244,9 +244,10 @@ def _judge_sibling(run: Evidence, slow: SlowSibling | None) -> Finding | None:
     larger = "" if slow.explained <= 1 + MARGIN else f" (its larger work explains {slow.explained:.1f} x)"
     if run.summary.work is not None and run.summary.work.reason is not None:
         larger += ", as far as their tensors show: their work cannot be counted"
+    longest = next(one for one in own if one.name == slow.row.name)
     return found.finding(
         f"{slow.module} takes {slow.times.middle:.1f} x as long as the median of its {slow.siblings} siblings of the "
-        f"same structure{larger}: {format_ms(slow.excess.middle)} more in each step",
+        f"same structure{larger}: {format_ms(slow.excess.middle)} more in each step{_lines(run, longest)}",
         GRADIENT_HOOKS
         if hooked
         else f"compare {slow.module} with its siblings: other inputs (longer, another dtype or memory format), a hook, "
@@ -384,7 +385,7 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
         because = f"its forward takes {longer} longer than its backward, and that is no arithmetic of the model"
     return judged.finding(
         f"{hot.name} itself takes {format_ms(own_ns)} of the step ({format_percent(own_ns / run.step_time.middle)}): "
-        f"{because}{_lines(run, hot, judged.share)}",
+        f"{because}{_lines(run, hot)}",
         {"pieces_ns": IN_PIECES, "python_ns": IN_PYTHON}.get(kind, IN_ITS_CODE),
         name=hot.name,
         gain_ns=ns.middle / 2 if kind == "pieces_ns" else ns.middle,
@@ -413,7 +414,7 @@ def _judge_hooks(run: Evidence, hooked: list[tuple[OwnTime, Interval]]) -> Findi
     hook = "" if size is None else size.hook
     return judged.finding(
         f"{count(len(hooked), 'module')} with forward hooks, {longest.name} first, take {judged} longer than their "
-        f"work and their backward explain; such a hook is {hook}{_lines(run, longest, judged.share)}",
+        f"work and their backward explain; such a hook is {hook}{_lines(run, longest)}",
         "remove the hooks, let them run once in many steps, or keep their statistics on the tensors' device without "
         "reading values (item, bool)",
         name=hook or None,
@@ -421,13 +422,17 @@ def _judge_hooks(run: Evidence, hooked: list[tuple[OwnTime, Interval]]) -> Findi
     )
 
 
-def _lines(run: Evidence, hot: OwnTime, share: Interval) -> str:
-    """Return the clause that names the lines in the module's longest phase; empty where they were not sampled."""
-    table = run.facts.stacks.get(f"{hot.row.phase} {hot.name}")
-    if table is None or not table.named:
-        return ""
-    part = hot.row.self_ns / max(hot.row.steps, 1) / max(hot.ns.middle, 1.0)
-    return f"; {table.describe(min(part, 1.0) * share.middle)}"
+def _lines(run: Evidence, hot: OwnTime) -> str:
+    """Return the clause that names the lines in the module's longest phase, or in its forward, by share of the step.
+
+    It is empty where they were not sampled. The code of torch that runs most of a backward has no lines.
+    """
+    for phase in (hot.row.phase, Phase.FORWARD):
+        table = run.facts.stacks.get(f"{phase} {hot.name}")
+        row = next((row for row in run.rows.get(phase, []) if row.name == hot.name), None)
+        if table is not None and table.named and row is not None:
+            return f"; {table.describe(row.self_ns / max(run.summary.steps * run.summary.step_mean_ns, 1))}"
+    return ""
 
 
 RULE = Rule("hot-module", judge, order=50, experiment=edit_module)
