@@ -47,6 +47,17 @@ def contention(run: Evidence) -> Contention | None:
     return Contention(waiting, own, children, others, machine, busy)
 
 
+def running(run: Evidence) -> float:
+    """Return the part of its time that the training thread runs for, and does not wait for a processor."""
+    used = contention(run)
+    return 1.0 if used is None or used.waiting is None else max(1 - used.waiting, 0.1)
+
+
+def own_time_ns(run: Evidence) -> float:
+    """Return autoprof's own time in a mean step: its processor time, which is counted, and its part of the waits."""
+    return run.summary.overhead * run.summary.step_mean_ns / running(run)
+
+
 def conditions(run: Evidence) -> Iterator[str]:
     """Yield the circumstances that made the times of the run longer, in words."""
     found = contention(run)

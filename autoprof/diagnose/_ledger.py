@@ -9,7 +9,7 @@ from typing import Final
 from ..base.frame import MODULE_PHASES, TRAINING_LANE, Phase
 from ..base.summary import LedgerEntry, Row, State
 from ._bounds import MANY
-from ._contention import contention
+from ._contention import own_time_ns, running
 from ._evidence import Evidence, RowCost, RowWork, members
 
 SLOWEST_FLOPS_PER_NS: Final = 4.0
@@ -64,12 +64,12 @@ def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
     run, by the time of the median one, reach only a part of these, so may this one: a row is not long because its
     machine is slow.
     """
-    works, steps, running = row_works(run), max(run.summary.steps, 1), _running(run)
+    works, steps, part = row_works(run), max(run.summary.steps, 1), _running(run)
     code, nodes = _own_code(run), _own_nodes(run)
     beyond = _beyond_backward(run, code)
     found = {}
     for row in _module_rows(run):
-        cost = RowCost(row, row.self_ns / steps * running, beyond_backward_ns=beyond.get(row, 0) / steps * running)
+        cost = RowCost(row, row.self_ns / steps * part, beyond_backward_ns=beyond.get(row, 0) / steps * part)
         work = works.get((row.name, row.phase))
         operators = nodes.get(row, 0.0) if work is None else work.operators
         arithmetic_ns = 0.0 if work is None else arithmetic_time(run, work)
@@ -159,8 +159,7 @@ def _running(run: Evidence) -> float:
 
     One on several threads ends when the last of them had a processor, and the first ones wait for it.
     """
-    used = contention(run)
-    part = 1.0 if used is None or used.waiting is None else max(1 - used.waiting, 0.1)
+    part = running(run)
     return part if (run.facts.environment.threads or 1) == 1 else part**2
 
 
@@ -218,7 +217,7 @@ def _rest(run: Evidence) -> Iterator[LedgerEntry]:
     """Yield the time of a step in no span: autoprof's own work, and the rest, which nothing explains."""
     summary = run.summary
     other_ns = summary.phases.get(Phase.OTHER, 0) / summary.steps
-    own_ns = min(summary.overhead * summary.step_mean_ns, other_ns)
+    own_ns = min(own_time_ns(run), other_ns)
     yield LedgerEntry("autoprof", None, "choice", round(own_ns))
     yield LedgerEntry(None, Phase.OTHER, "unexplained", round(other_ns - own_ns))
 

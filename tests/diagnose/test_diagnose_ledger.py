@@ -104,6 +104,13 @@ def test_a_wait_for_processors_does_not_count_as_a_slow_row(waiting: float, thre
     assert ("unexplained" in {one.state for one in summary.ledger if one.name == "1"}) is named
 
 
+@pytest.mark.parametrize(("waiting", "verdict"), [(0.0, "unclear: 15.0 % of the step is in no span"), (0.8, HEALTHY)])
+def test_autoprofs_own_work_waits_for_processors_too(waiting: float, verdict: str) -> None:
+    """A hundredth of a step by processor time is a twentieth of it where the thread waits four fifths of the time."""
+    judged = layers(("0", 28, 28_000_000), ("1", 56, 56_000_000), waiting=waiting, overhead=0.01)
+    assert verdict_line(judged) == verdict
+
+
 def test_a_wait_that_no_rule_has_judged_is_not_called_healthy() -> None:
     """Steps wait for data from the middle of the run on, beside other processes that have come meanwhile."""
     wait = LedgerEntry("Data", Phase.DATA, "waiting", 32 * MS)

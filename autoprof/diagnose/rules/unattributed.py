@@ -16,6 +16,7 @@ from ...base.summary import Finding
 from ...base.units import count
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows
 from .._bounds import LARGE_SHARE, MAX_BESIDE, MIN_SAMPLES
+from .._contention import own_time_ns
 from .._stacks import UNATTRIBUTED
 from .._thresholding import is_above, threshold_phase
 
@@ -107,8 +108,7 @@ def _judge_backward(run: Evidence) -> Finding | None:
 def _explained_ns(run: Evidence) -> float:
     """Return the time of a step outside all spans that other rules judge: logging, waits, and autoprof's own work."""
     logs, waits = run.facts.logs, run.facts.waits
-    own_ns = run.summary.overhead * run.summary.step_mean_ns
-    return own_ns + (0 if logs is None else logs.mean_ns) + (0 if waits is None else waits.mean_cost_ns)
+    return own_time_ns(run) + (0 if logs is None else logs.mean_ns) + (0 if waits is None else waits.mean_cost_ns)
 
 
 def _experiment(finding: Finding) -> Experiment:
