@@ -50,11 +50,12 @@ def judge(run: Evidence) -> Finding | None:
     rhythm = f" (long steps: {spread.when})" if spread is not None and spread.every is not None else ""
     calls = format_count(longest.calls / steps)
     often = f"{longest.name} is called {'once' if calls == '1' else f'{calls} times'} a step{rhythm}, and"
+    have = "has" if format_count(used / steps) == "1" else "have"
     time = f"{format_ms(longest.total_ns / steps)} ({format_percent(share)} of the step)"
     return Finding(
         "forward-only",
         "note",
-        f"{often} {format_count(used / steps)} of the calls have a backward pass. All its forwards take {time}{lines}"
+        f"{often} {format_count(used / steps)} of the calls {have} a backward pass. All its forwards take {time}{lines}"
         if used
         else f"{often} none of the calls has a backward pass, though each makes a graph for one: {time}{lines}",
         "are the results of the others used? What the loss has computed, as outputs for a metric, need not be computed "
