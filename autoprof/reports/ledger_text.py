@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from ..base.frame import Phase
@@ -60,22 +61,28 @@ def consists_of(summary: Summary) -> str:
 
 
 def where_to_begin(summary: Summary) -> str:
-    """Phrase the next step of a healthy run: nothing has to be mended, and its longest module has most of the work."""
-    longest = _longest(summary)
-    if not longest or longest[0][1] < LARGE_SHARE:
+    """Phrase the next step of a healthy run: nothing has to be mended; its longest modules are the place to begin."""
+    longest = [name for name, share in _longest(summary)[:2] if share >= LARGE_SHARE]
+    if not longest:
         return "nothing to mend"
-    name = longest[0][0]
+    name = longest[0]
     calls = next((row.calls / max(row.steps, 1) for row in summary.rows if row.name == name), 1.0)
     if PARAMETRIZATION in name.replace("/", ".") and calls >= MANY_CALLS:
         return (
             f"{name} is computed {format_count(round(calls))} times a step: inside of "
             "torch.nn.utils.parametrize.cached() it is computed once"
         )
-    lines = next((f" (of its {one.phase} {one.lines})" for one in summary.ledger if one.name == name and one.lines), "")
     return (
-        f"nothing to mend; to spend less, begin with the work of {name}{lines}: is all of its output used, and would "
-        "fewer operations or smaller tensors do?"
+        f"nothing to mend; to spend less, begin with the work of {' and '.join(_with_lines(summary, longest))}: is all "
+        "of its output used, and would fewer operations or smaller tensors do?"
     )
+
+
+def _with_lines(summary: Summary, names: list[str]) -> Iterator[str]:
+    """Yield each module with the lines of the program that take most of its forward."""
+    for name in names:
+        found = (f" (of its {one.phase} {one.lines})" for one in summary.ledger if one.name == name and one.lines)
+        yield name + next(found, "")
 
 
 def _longest(summary: Summary) -> list[tuple[str, float]]:

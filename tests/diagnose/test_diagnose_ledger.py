@@ -137,14 +137,14 @@ def test_a_healthy_verdict_says_what_the_work_explains() -> None:
 
 
 @pytest.mark.parametrize(("torch_ns", "named"), [(0, True), (8_000, False)])
-def test_a_healthy_verdict_names_the_lines_of_the_longest_module(torch_ns: int, named: bool) -> None:
+def test_a_healthy_verdict_names_the_lines_of_the_longest_modules(torch_ns: int, named: bool) -> None:
     """Arithmetic that nobody needs is explained by its work too. The line that calls a layer of torch says nothing."""
     line = CallSite("model.py", 25, "forward", "one_hot", "y = one_hot(x, 9).float() @ w", 40, 8_000, "", torch_ns)
     stacks = {"forward 1": StackTable(50, 10_000, (line,))}
     summary = layers(("0", 30, BYTES_IN_30_MS), ("1", 60, 2 * BYTES_IN_30_MS), stacks=stacks)
     text = " ".join(" ".join(render_card(summary)).split())
     lines = " (of its forward model.py:25 one_hot (`y = one_hot(x, 9).float() @ w`), 80.0 %)"
-    assert f"begin with the work of 1{lines if named else ''}: is all of its output used" in text
+    assert f"begin with the work of 1{lines if named else ''} and 0: is all of its output used" in text
 
 
 def claimed(*findings: tuple[str, str | None, Phase | None, int]) -> list[tuple[str, int | None]]:
