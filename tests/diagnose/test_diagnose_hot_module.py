@@ -144,6 +144,15 @@ def test_a_loop_over_operators_is_found_where_the_work_is_not_counted(kind: str,
         assert any(one.name == "readout" and one.state == "unexplained" for one in summary.ledger)
 
 
+@pytest.mark.parametrize(("chained", "severity"), [(True, "note"), (False, "critical")])
+def test_a_loop_in_which_each_call_needs_the_one_before_is_no_fault(chained: bool, severity: str) -> None:
+    """A solver that goes on from its own result has to be called again and again."""
+    facts = RunFacts(sizes={"cell": ModuleSize("train.Cell", 100, nodes=2000, chained=chained)})
+    finding = finding_of(run({"cell": 50, "layer": 50}, facts=facts, work=UNCOUNTED), "hot-module")
+    assert (finding.name, finding.severity) == ("cell", severity)
+    assert ("each call works on what the one before it has returned" in finding.why) is chained
+
+
 def test_the_time_of_a_loop_is_shared_between_its_launches_and_its_arithmetic() -> None:
     """Both explain 60 ms: thirty of the loop's are no work of the model."""
     rows = (

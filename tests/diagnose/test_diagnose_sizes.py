@@ -1,4 +1,4 @@
-"""The first call of a module shows its hooks and operators, and a step is long only against its inputs."""
+"""The first calls of a module show its hooks and operators, and a step is long only against its inputs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -175,3 +175,31 @@ def test_the_nodes_and_the_hook_of_a_call_are_noted_once() -> None:
     assert sizes["loop"].nodes == ROWS + 2
     assert sizes["loop"].hook.startswith("<lambda> (test_diagnose_sizes.py:")
     assert sizes["normed"].hook == ""
+
+
+def cell_over(feedback: bool) -> nn.Module:
+    """Return a model that calls a cell for each row: with the row, or with what the cell made of the one before."""
+
+    class Decoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = nn.GRUCell(WIDTH, WIDTH)
+
+        def forward(self, x: Tensor) -> Tensor:
+            state = torch.zeros(1, WIDTH) + x.mean()
+            for row in x.split(1):
+                state = self.cell(torch.tanh(state) * 2 if feedback else row, state)
+            return state
+
+    return Decoder()
+
+
+@pytest.mark.parametrize("feedback", [True, False])
+def test_calls_are_chained_where_all_that_they_take_comes_from_the_one_before(feedback: bool) -> None:
+    """The state alone does not chain them: nn.GRU takes all rows in one call."""
+    sizes: dict[str, ModuleSize] = {}
+    model = cell_over(feedback)
+    target = Target(model.cell, "cell", "cell", frozenset({Phase.FORWARD}), False, 0)
+    SizeProbe(Recorder(FakeClock()), target, sizes).attach()
+    model(torch.ones(4, WIDTH))
+    assert sizes["cell"].chained is feedback

@@ -1,12 +1,13 @@
-"""Note the sizes of a module's tensors, its operators and its hooks, at its first call in a recorded step."""
+"""Note the sizes of a module's tensors, its operators and its hooks, at its first calls in a recorded step."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ...base.process.replace import skip_frames
 from ..recorder import Recorder
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 MOST: Final = 2048
 """Modules that are noted: the notes are kept in the run's record."""
+MOST_NODES: Final = 64
+"""Nodes that are looked at between two calls: attention and a gate are thirty."""
 
 _compiling = torch.compiler.is_dynamo_compiling
 _tracing = torch._C._get_tracing_state
@@ -38,10 +41,12 @@ class ModuleSize(NamedTuple):
     """A hook of the program that runs in its forward; torch's own are parts of a model, as ``spectral_norm``."""
     nodes: int = 0
     """Nodes of autograd that one call makes, those of modules inside included: the operators that have a backward."""
+    chained: bool = False
+    """Whether all tensors with a graph that the second call takes, and no others, come from what the first returned."""
 
 
 class SizeProbe(EntryProbe):
-    """An entry of a target for one call, which ``sizes`` then has by the target's fqn."""
+    """An entry of a target for two calls; ``sizes`` then has what they show, by the target's fqn."""
 
     where = "size hooks"
 
@@ -49,21 +54,31 @@ class SizeProbe(EntryProbe):
         super().__init__(recorder, target.module)
         self._fqn = target.fqn
         self._sizes = sizes
+        self._first_nodes = range(0)
+        """The numbers of the nodes that the first call has made."""
         self._entries = [CallEntry(self, SizeProbe.begin, SizeProbe.called)]
 
     def attach(self) -> None:
-        """Have the next call noted, unless one was."""
+        """Have the next two calls noted, unless one was."""
         if self._fqn not in self._sizes and len(self._sizes) < MOST:
             super().attach()
 
-    def begin(self, _module: nn.Module, _args: Any, _kwargs: Any) -> int:
-        """Return the number of the thread's next node of autograd."""
+    def begin(self, module: nn.Module, args: Any, kwargs: Any) -> int:
+        """Note whether a second call continues the first; return the number of the thread's next node of autograd."""
+        known = self._sizes.get(self._fqn)
+        if known is not None:
+            try:
+                chained = _come_from(self._first_nodes, tensors_of((args, kwargs)))
+                self._sizes[self._fqn] = known._replace(chained=chained)
+                self.detach()
+            except Exception:
+                self.fail(module)
         return _next_node()
 
     def called(self, module: nn.Module, args: Any, kwargs: Any, output: Any, first_node: int) -> None:
-        """Note the sizes of a call that did not raise, and be called no more."""
-        if output is None or _compiling() or _tracing() is not None:  # torch.jit.trace names values as variables here
-            return
+        """Note the sizes of a first call that did not raise."""
+        if output is None or self._fqn in self._sizes or _compiling() or _tracing() is not None:
+            return  # torch.jit.trace names values as variables here
         try:
             passed = sum(one.numel() * one.itemsize for one in tensors_of((args, kwargs, output)) if not one.is_sparse)
             kind = f"{type(module).__module__}.{type(module).__qualname__}"
@@ -71,10 +86,30 @@ class SizeProbe(EntryProbe):
             has_hooks = any(one._backward_hooks or one._post_accumulate_grad_hooks for one in own)
             hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
             hook = next((_describe(one) for one in hooks if not _is_library(one)), "")
-            self._sizes[self._fqn] = ModuleSize(kind, passed, has_hooks, hook, _next_node() - first_node)
-            self.detach()
+            self._first_nodes = range(first_node, _next_node())
+            self._sizes[self._fqn] = ModuleSize(kind, passed, has_hooks, hook, len(self._first_nodes))
         except Exception:
             self.fail(module)
+
+
+def _come_from(nodes: range, tensors: Sequence[Tensor]) -> bool:
+    """Return whether there are floating-point tensors, and each has one of these nodes in its graph."""
+    floating = [one for one in tensors if one.is_floating_point()]
+    return bool(floating) and all(_leads_to(nodes, one.grad_fn) for one in floating)
+
+
+def _leads_to(nodes: range, last: Any) -> bool:
+    """Return whether the graph that ends with a node has one of these, in ``MOST_NODES`` of its last nodes at most."""
+    open_nodes, seen = [last], set[Any]()
+    while open_nodes and len(seen) < MOST_NODES:
+        node = open_nodes.pop()
+        if node is None or node in seen or node._sequence_nr() < nodes.start:
+            continue
+        if node._sequence_nr() in nodes:
+            return True
+        seen.add(node)
+        open_nodes += [before for before, _ in node.next_functions]
+    return False
 
 
 def _is_library(hook: Any) -> bool:

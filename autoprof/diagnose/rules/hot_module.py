@@ -56,6 +56,10 @@ IN_PIECES: Final = (
     "compute the whole batch, sequence or all heads in one operator in place of a loop in Python (torch.stack, "
     "torch.func.vmap, nn.LSTM or nn.GRU for a cell), or compile the loop"
 )
+IN_TURN: Final = (
+    "where the result of a call decides the next one, compile it (torch.compile): each is cheaper then; else compute "
+    "all of them in one call"
+)
 IN_PYTHON: Final = (
     "compute it once and keep it as a buffer, or outside of the forward, or with operators on whole tensors in place "
     "of loops in Python"
@@ -368,11 +372,14 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
     flops, moved, _, _ = (sum(one) for one in zip(*(cost.work or NO_WORK for cost in several), strict=True))
     is_counted = any(cost.work for cost in several)
     operators = round(sum(cost.operators for cost in several))
+    size = run.size(hot.row.fqn)
+    in_turn = kind == "pieces_ns" and size is not None and size.chained
     if kind == "pieces_ns":
         calls = round(hot.row.calls / max(hot.row.steps, 1) / members(hot.row))
         often = f", in {calls} calls" if calls > 1 else ""
         small = f"{'' if is_counted else 'at least '}{count(operators, 'small operator')}"
         because = f"it launches {small}{often}, as a loop in Python does, and launching takes most of the time"
+        because += "; each call works on what the one before it has returned" if in_turn else ""
     elif kind == "python_ns":
         because = f"{format_ms(ns.middle)} of it is code of the program that runs between its operators"
     elif kind == "beyond_work_ns":
@@ -386,10 +393,11 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
     return judged.finding(
         f"{hot.name} itself takes {format_ms(own_ns)} of the step ({format_percent(own_ns / run.step_time.middle)}): "
         f"{because}{_lines(run, hot)}",
-        {"pieces_ns": IN_PIECES, "python_ns": IN_PYTHON}.get(kind, IN_ITS_CODE),
+        IN_TURN if in_turn else {"pieces_ns": IN_PIECES, "python_ns": IN_PYTHON}.get(kind, IN_ITS_CODE),
         name=hot.name,
         gain_ns=ns.middle / 2 if kind == "pieces_ns" else ns.middle,
         evidence={"flops": round(flops), "moved_bytes": round(moved), "operators": operators} if is_counted else {},
+        is_note=in_turn,
     )
 
 
