@@ -14,7 +14,7 @@ from ..base.stats.intervals import proportion_factors
 from ..base.units import format_percent
 from ..capture.marks.codes import KIND_MASK, PAUSE, UNPAUSE
 from ..probes import Site
-from ..probes.stacks import Sites, StackProbe, StackSample, lines_around
+from ..probes.stacks import BACKWARD, Sites, StackProbe, StackSample, lines_around
 from ..resolve import RawStep
 from ._bounds import MIN_SAMPLES, MIN_SHARE, MOST, NEARLY_ALL
 from ._calls import CallSite, call_site, format_place
@@ -29,11 +29,9 @@ LOOKS: Final = 8
 SHARED_LINE: Final = 0.2
 """Share of all other samples from which on a line calls the training itself (``trainer.train()``), so that a line below
 it is named."""
-TORCH_WORK: Final = {"forward", "grad", "backward", "step"}
+TORCH_WORK: Final = {"forward", BACKWARD, "step"}
 """Functions of torch, called by the innermost line outside it, whose time is that of layers, a backward pass or an
 update."""
-BEGINS_BACKWARD: Final = {"backward", "grad"}
-"""Functions of torch, and of frameworks around it, that begin a backward pass."""
 KEPT_KINDS: Final = 256
 """Kinds of time, lines of each, and steps whose samples wait for their frames."""
 
@@ -70,7 +68,7 @@ class StackTable:
     @property
     def code_in_backward(self) -> StackTable:
         """The named lines but those that begin a backward pass: functions of autograd, or hooks, that it calls."""
-        return replace(self, lines=tuple(line for line in self.named if line.call not in BEGINS_BACKWARD))
+        return replace(self, lines=tuple(line for line in self.named if line.call != BACKWARD))
 
     @property
     def lines_share(self) -> float:
@@ -262,7 +260,7 @@ class StackMonitor:
         """Return the user's lines that begin a backward pass, and those around them: code in the pass is inside."""
         found = set[tuple[str, int]]()
         for users, _inner in self._tables[kind]:
-            begin = next((at for at, user in enumerate(users) if user.call in BEGINS_BACKWARD), len(users))
+            begin = next((at for at, user in enumerate(users) if user.call == BACKWARD), len(users))
             found.update(user[:2] for user in users[begin:])
         return found
 

@@ -39,6 +39,10 @@ FETCHING: Final = (
 """The ends of the paths of torch's code that makes a batch in the main process."""
 NEXT_INDEX: Final = (os.path.join("torch", "utils", "data", "dataloader.py"), "_next_index")
 """The end of the path and the name of torch's function that asks the sampler, torch's or the program's."""
+ENGINE: Final = (os.path.join("torch", "autograd", "graph.py"), "_engine_run_backward")
+"""The end of the path and the name of torch's function in which each backward pass runs."""
+BACKWARD: Final = "backward"
+"""What a line calls that begins a backward pass."""
 OF_SAMPLER: Final = " of the sampler"
 """The end of a function's name where a sampler runs it: in the main process, whatever the number of workers is."""
 OWN_WORK: Final = os.path.join("autoprof", "session", "pipeline.py"), os.path.join("autoprof", "base", "stats", "")
@@ -226,8 +230,9 @@ def _switch_as(usual_s: float) -> None:
 def sites_of(frame: FrameType | None) -> Sites:
     """Return the lines of the user's files, and the innermost line outside torch and the standard library.
 
-    ``call`` is the function that a line was calling, as far as it is written in Python. Where the line is that of a
-    loop over a loader, the innermost one is that of torch's sampler or collation. The functions that a sampler
+    ``call`` is the function that a line was calling, as far as it is written in Python, and ``BACKWARD`` where a
+    backward pass runs inside of it, whatever began it. Where the line is that of a loop over a loader, the innermost
+    one is that of torch's sampler or collation. The functions that a sampler
     runs have ``OF_SAMPLER`` behind their names. Nothing is returned for autoprof's own work.
     """
     users: list[Site] = []
@@ -236,7 +241,7 @@ def sites_of(frame: FrameType | None) -> Sites:
     while frame is not None and len(lines) < MAX_FRAMES:  # at once: the thread may go on while owners are looked up
         lines.append((frame.f_code, frame.f_lineno or frame.f_code.co_firstlineno))
         frame = frame.f_back
-    call, inner = "", None
+    call, inner, in_pass = "", None, False
     if lines and file_owner(lines[0][0].co_filename) == "autoprof":
         lines = []
     for code, line in lines:
@@ -256,9 +261,12 @@ def sites_of(frame: FrameType | None) -> Sites:
                 inner = inner or (site if call != "__next__" else fetching or site)
                 if owner == "user":
                     users.append(site)
+                    in_pass = False
                     if len(users) == 12:
                         break
-            if owner != "base" or code.co_name not in WRAPPERS:
+            if code.co_name == ENGINE[1] and file.endswith(ENGINE[0]):
+                call, in_pass = BACKWARD, True
+            elif not in_pass and (owner != "base" or code.co_name not in WRAPPERS):
                 call = code.co_name
     return tuple(users), inner
 

@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -116,6 +116,29 @@ def test_the_line_is_the_innermost_one_of_the_user() -> None:
     ((user, caller, *_), inner), _ = found
     assert (os.path.basename(user.file), user.function, inner) == (HERE, "forward", user)
     assert caller.call == "forward"  # and not that of torch's function around it
+
+
+@pytest.mark.parametrize(
+    "differentiate",
+    [
+        lambda function, x: function(x).backward(),
+        lambda function, x: torch.autograd.grad(function(x), x),
+        lambda function, x: torch.func.grad(function)(x),
+    ],
+    ids=["backward", "autograd.grad", "func.grad"],
+)
+def test_a_line_that_begins_a_backward_pass_calls_it(differentiate: Callable[[Any, torch.Tensor], Any]) -> None:
+    """Whichever function of torch the line names: a transform calls a wrapper of its own."""
+    found: list[stacks.Sites] = []
+
+    def hooked(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y.register_hook(lambda _grad: found.append(sites_of(sys._getframe(0))))
+        return y
+
+    differentiate(hooked, torch.ones((), requires_grad=True))
+    (((hook, begin, *_), _),) = found
+    assert (hook.function, hook.call, begin.call) == ("<lambda>", "", stacks.BACKWARD)
 
 
 def test_the_line_of_a_loop_over_a_loader_is_that_of_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
