@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
-from ..base.frame import MODULE_PHASES, TRAINING_LANE, Phase
+from ..base.frame import BACKWARD_NAME, MODULE_PHASES, TRAINING_LANE, Phase
 from ..base.summary import LedgerEntry, Row, State
 from ._bounds import MANY
 from ._contention import own_time_ns, running
@@ -109,7 +109,11 @@ def work_times(run: Evidence, work: RowWork | None, usual: RowWork | None) -> fl
 
 
 def _own_nodes(run: Evidence) -> dict[Row, float]:
-    """Return how many nodes of autograd the calls of each row make in a step, without those of the rows in it."""
+    """Return how many nodes of autograd the calls of each row make in a step, without those of the rows in it.
+
+    Where a backward pass runs inside of a module most of them are the derivative's, which no loop in Python has made.
+    """
+    differentiated = {row.parent for row in run.rows.get(Phase.BACKWARD, []) if row.name == BACKWARD_NAME}
 
     def made(row: Row) -> float:
         size = run.size(row.fqn)
@@ -118,7 +122,11 @@ def _own_nodes(run: Evidence) -> dict[Row, float]:
     inner: dict[tuple[str | None, Phase], float] = defaultdict(float)
     for row in _module_rows(run):
         inner[row.parent, row.phase] += made(row)
-    return {row: max(made(row) - inner[row.name, row.phase], 0.0) for row in _module_rows(run)}
+    return {
+        row: max(made(row) - inner[row.name, row.phase], 0.0)
+        for row in _module_rows(run)
+        if row.name not in differentiated
+    }
 
 
 def _is_measure(run: Evidence, other: RowCost, cost: RowCost) -> bool:

@@ -58,7 +58,7 @@ def test_calls_without_a_backward_pass_are_a_note_with_their_lines() -> None:
     assert finding is not None
     assert (finding.severity, finding.name, finding.gain_ns) == ("note", "net", None)
     assert finding.why.startswith(
-        "net is called 3 times a step, and 1 of the calls have a backward pass. All its forwards take 60.0 ms (60.0 % "
+        "net is called 3 times a step, and 1 of the calls has a backward pass. All its forwards take 60.0 ms (60.0 % "
         "of the step): train.py:40 forward, 20.0 %, train.py:41 accuracy, 20.0 %"
     )
 

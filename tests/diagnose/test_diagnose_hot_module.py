@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from evidence_builders import MS, finding_of
 
-from autoprof.base.frame import Phase, Span
+from autoprof.base.frame import BACKWARD_NAME, Phase, Span
 from autoprof.base.stats import Aggregate
 from autoprof.base.summary import POSTPONED, MemoryRow, Summary, Work, WorkRow
 from autoprof.capture.hooks.sizes import ModuleSize
@@ -28,10 +28,11 @@ def run(
     work: Work | None = None,
     name: str | None = None,
     facts: RunFacts | None = None,
+    derives: bool = False,
 ) -> Summary:
     """Diagnose steps in which modules take so many milliseconds one after the other; ``name`` is the row they share.
 
-    Without ``work`` each of them has one operator.
+    Without ``work`` each of them has one operator. In one that ``derives`` a backward pass runs for a millisecond.
     """
     if work is None:
         rows = [WorkRow(fqn, {}, operators={"forward": 1}) for fqn in modules]
@@ -43,6 +44,8 @@ def run(
         for fqn, ms in modules.items():
             ns = round(ms * MS * draw.lognormvariate(0, spread))
             spans.append(Span(fqn if name is None else name, fqn, Phase.FORWARD, None, at, ns))
+            if derives:
+                spans.append(Span(BACKWARD_NAME, None, Phase.BACKWARD, len(spans) - 1, at, MS))
             at += ns
         if name is not None:
             spans.append(Span("head", "head", Phase.FORWARD, None, at, MS))
@@ -142,6 +145,13 @@ def test_a_loop_over_operators_is_found_where_the_work_is_not_counted(kind: str,
         assert (finding.name, finding.gain_ns) == ("readout", pytest.approx(25 * MS, rel=0.02))
         assert "it launches at least 2000 small operators" in finding.why
         assert any(one.name == "readout" and one.state == "unexplained" for one in summary.ledger)
+
+
+def test_the_graph_of_a_derivative_is_no_loop_over_operators() -> None:
+    """A force is the gradient of an energy: autograd makes the nodes for the gradient's own gradient."""
+    facts = RunFacts(sizes={"forces": ModuleSize("train.Forces", 100, nodes=2000)})
+    summary = run({"forces": 50, "layer": 50}, facts=facts, work=UNCOUNTED, derives=True)
+    assert finding_of(summary, "hot-module") is None
 
 
 @pytest.mark.parametrize(("chained", "severity"), [(True, "note"), (False, "critical")])
