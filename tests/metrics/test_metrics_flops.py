@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from autoprof.base.summary import HIGHER_ORDER, Summary, Work
 from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.probes.metrics import Metrics, flop_meter
-from autoprof.probes.metrics.flop_meter import OUTSIDE, PASSES, DevicePeak, FlopMeter
+from autoprof.probes.metrics.flop_meter import CHANGED, OUTSIDE, PASSES, DevicePeak, FlopMeter
 from autoprof.probes.metrics.flops import Kind, describe
 from autoprof.probes.metrics.model_calls import StepCalls
 from autoprof.probes.metrics.utilization import peak_seconds
@@ -178,6 +179,28 @@ def test_the_end_of_a_run_counts_what_is_short_or_within_the_budget(
     run.now_ns = seconds * 10**9
     meter.finish()
     assert len(counts) == expected
+
+
+@pytest.mark.parametrize("freezes", [False, True])
+def test_a_model_that_the_program_drops_is_counted_as_it_goes(freezes: bool, counts: list[Any]) -> None:
+    """The main function of a program returns before the run is closed; its tensors are kept no longer than that."""
+
+    def main(run: FakeRun) -> tuple[FlopMeter, ref[nn.Module], ref[nn.Module]]:
+        model = nn.Sequential(nn.Linear(4, 4))
+        meter = meter_of(model, run)
+        meter.add_steps(StepCalls((0,), False, 1), [describe(model, (torch.ones(8, 4),))], warmup=False)
+        assert counts == []
+        model[0].requires_grad_(not freezes)
+        return meter, ref(model), ref(model[0])
+
+    run = FakeRun()
+    run.now_ns = 10**9
+    meter, *dropped = main(run)
+    assert [one() for one in dropped] == [None, None]
+    assert len(counts) == 1
+    work = meter.work(trained(nn.Linear(4, 4), *[batch(8)] * 4, flops="off"))
+    assert work is not None
+    assert (work.reason, work.flops.get("forward")) == ((CHANGED, None) if freezes else (None, LAYER))
 
 
 class Loops(nn.Module):

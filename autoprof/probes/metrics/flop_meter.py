@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from threading import get_ident
 from typing import Any, Final, NamedTuple
-from weakref import ref
+from weakref import WeakMethod, ref
 
 import torch
 from torch import nn
@@ -61,7 +63,8 @@ class FlopMeter:
     """Count the FLOPs of each sequence of model calls in a step, and divide them by the steps' time.
 
     A count takes some milliseconds of the training thread for each module. It is postponed until ``during`` affords it;
-    a run that ends before is counted when it is closed, if ``at_end`` affords that. The device's peak is found at the
+    a run that ends before is counted when it is closed, or when the program drops the model, as at the end of its
+    ``main``, if ``at_end`` affords that. The device's peak is found at the
     first count, because a model may move to its device after set-up; ``place`` is that of a model without parameters.
     """
 
@@ -78,7 +81,11 @@ class FlopMeter:
         for name, fqn in targets:
             self._names[fqn].add(name)
         self._during, self._at_end = during, at_end
-        self._model = ref(model)
+        dropped = WeakMethod(self._finish_dropped)
+        self._model = ref(model, lambda _: None if (finish := dropped()) is None else finish())
+        self._kind, self._thread = type(model), get_ident()
+        self._attributes: dict[str, Any] | None = None
+        """Those of the model, while a call of it is still to be counted: they outlive it for so long."""
         self._modules = sum(1 for _ in model.modules())
         self._place = place
         self._peak: DevicePeak | None = None
@@ -113,6 +120,8 @@ class FlopMeter:
             model = self._model()
             if model is not None and call not in self._counts and self._during.affords(self._next_ns):
                 self._count(model, call, self._during)
+        model = self._model()
+        self._attributes = None if model is None or self._is_counted() else vars(model)
 
     def _count(self, model: nn.Module, call: CountedCall, allowance: Allowance) -> None:
         active, recorder.active = recorder.active, None  # spans of this forward belong to no step
@@ -136,13 +145,32 @@ class FlopMeter:
 
     def finish(self) -> None:
         """Count the calls that are not counted yet, those of most steps first, unless that takes too long."""
+        self._attributes = None
+        model = self._model()
+        if model is not None:
+            self._count_rest(model)
+
+    def _finish_dropped(self) -> None:
+        """Count the rest on another module with the model's attributes: its last reference is gone, they are not."""
+        attributes, self._attributes = self._attributes, None
+        if attributes is not None and get_ident() == self._thread:
+            with suppress(TypeError):  # a class that is written in C
+                model = object.__new__(self._kind)
+                object.__setattr__(model, "__dict__", attributes)
+                self._compare_trained(model)
+                self._count_rest(model)
+
+    def _is_counted(self) -> bool:
+        return all(call in self._counts for sequence in self._steps for call in sequence)
+
+    def _compare_trained(self, model: nn.Module) -> None:
+        if any(call.trained != trained_parameters(model) for call in self._shapes):
+            self._reasons.add(CHANGED)
+
+    def _count_rest(self, model: nn.Module) -> None:
         for call in [call for sequence, _ in self._steps.most_common() for call in sequence]:
-            model = self._model()
-            if model is None or call in self._counts:
-                continue
-            if not self._at_end.affords(self._next_ns):
-                return
-            self._count(model, call, self._at_end)
+            if call not in self._counts and self._at_end.affords(self._next_ns):
+                self._count(model, call, self._at_end)
 
     def by_shapes(self) -> dict[tuple[int, ...], int]:
         """Return the operations of each sequence of shapes that is counted."""
@@ -158,11 +186,11 @@ class FlopMeter:
         if not summary.steps or not (self._steps or self._reasons):
             return None
         model = self._model()
-        if model is not None and any(call.trained != trained_parameters(model) for call in self._shapes):
-            self._reasons.add(CHANGED)
+        if model is not None:
+            self._compare_trained(model)
         if self._reasons:
             return Work(reason="; ".join(sorted(self._reasons)))
-        if any(call not in self._counts for sequence in self._steps for call in sequence):
+        if not self._is_counted():
             return Work(reason=DROPPED if model is None else POSTPONED, rows=tuple(self._forward_rows()))
         return self._work(summary)
 
