@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +24,7 @@ GRADIENT_HOOKS: Final = (
 MEMORY_KINDS: Final = ("allocated_bytes", "rss_bytes")
 """Readings that show growth, the better one first: an allocator counts tensors, the resident set everything."""
 SHARED_NAME: Final = re.compile(r"\*|\d+-\d+|\d+,\d+\.\.\d+")
+NUMBER: Final = re.compile(rf"{SHARED_NAME.pattern}|\d+")
 """The part of a name that stands for several modules: ``layers.*``, ``0-3``, ``2,4..18``."""
 MIN_GROWTH_BYTES: Final = 16 * 2**20
 """Growth of memory from which on it may be a leak: the C library takes and frees arenas of megabytes."""
@@ -53,16 +55,13 @@ class RowWork(NamedTuple):
 NO_WORK: Final = RowWork(0.0, 0.0, 0.0, 0.0)
 
 
-def members(row: Row) -> int:
-    """Return how many modules share a row, ``layers.*`` or ``0-5``, by the calls of a step; 1 for a row of its own."""
-    return max(round(row.calls / max(row.steps, 1)), 1) if SHARED_NAME.search(row.name) else 1
-
-
 class RowCost(NamedTuple):
     """The own time of a row in a mean step, and the times that explain it; ``work`` is None where it is not counted."""
 
     row: Row
     ns: float
+    members: int = 1
+    """The modules that share the row."""
     arithmetic_ns: float = 0.0
     launch_ns: float = 0.0
     operators: float = 0.0
@@ -84,7 +83,7 @@ class RowCost(NamedTuple):
 
         Where the arithmetic may take as long, the time is shared between the two.
         """
-        is_loop = self.is_code and self.operators >= MANY_OPERATORS * members(self.row)
+        is_loop = self.is_code and self.operators >= MANY_OPERATORS * self.members
         is_launched = is_loop and 2 * self.launch_ns >= self.ns
         return self.ns * self.launch_ns / self.explained_ns if is_launched else 0.0
 
@@ -144,6 +143,21 @@ class Evidence:
     def size(self, fqn: str | None) -> ModuleSize | None:
         """Return the class and the sizes of a recorded module; None where no call of it was seen."""
         return None if fqn is None else self.facts.sizes.get(fqn)
+
+    @cached_property
+    def _alike(self) -> Counter[str]:
+        """How many recorded modules have names that differ only in their numbers."""
+        return Counter(NUMBER.sub("*", fqn) for fqn in self.facts.sizes)
+
+    def members(self, row: Row) -> int:
+        """Return how many modules share a row, ``layers.*`` or ``0-5``; 1 for a row of its own.
+
+        They are as many as the calls of a step, but where each is called several times.
+        """
+        if not SHARED_NAME.search(row.name):
+            return 1
+        calls = max(round(row.calls / max(row.steps, 1)), 1)
+        return min(calls, self._alike[NUMBER.sub("*", row.fqn or "")] or calls)
 
     def whole_work(self, name: str, phases: Iterable[Phase]) -> RowWork | None:
         """Return the work of a name, or of the slowest module of a row, with all inside; None where not counted."""

@@ -10,7 +10,7 @@ from ..base.frame import BACKWARD_NAME, MODULE_PHASES, TRAINING_LANE, Phase
 from ..base.summary import LedgerEntry, Row, State
 from ._bounds import MANY
 from ._contention import own_time_ns, running
-from ._evidence import Evidence, RowCost, RowWork, members
+from ._evidence import Evidence, RowCost, RowWork
 
 SLOWEST_FLOPS_PER_NS: Final = 4.0
 """FLOPs in a nanosecond that one core reaches with the slowest kinds of products: the backward of depthwise
@@ -69,7 +69,7 @@ def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
     beyond = _beyond_backward(run, code)
     found = {}
     for row in _module_rows(run):
-        cost = RowCost(row, row.self_ns / steps * part, beyond_backward_ns=beyond.get(row, 0) / steps * part)
+        cost = RowCost(row, row.self_ns / steps * part, run.members(row), beyond_backward_ns=beyond.get(row, 0) / steps * part)
         work = works.get((row.name, row.phase))
         operators = nodes.get(row, 0.0) if work is None else work.operators
         arithmetic_ns = 0.0 if work is None else arithmetic_time(run, work)
@@ -78,7 +78,7 @@ def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
             arithmetic_ns=arithmetic_ns,
             launch_ns=launch_ns,
             operators=operators,
-            is_code=row.name in code or row.calls >= MANY * members(row) * row.steps,
+            is_code=row.name in code or row.calls >= MANY * run.members(row) * row.steps,
             work=work,
         )
     costs = [cost for cost in found.values() if cost.work is not None]

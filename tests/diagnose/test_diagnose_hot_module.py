@@ -194,11 +194,14 @@ def test_code_that_runs_between_the_operators_of_a_module_is_found(kind: str, na
     assert "25.0 ms of it is code of the program that runs between its operators" in finding.why
 
 
-def test_the_operators_of_many_layers_are_no_loop() -> None:
-    """A hundred layers in one row, with twenty operators each."""
+@pytest.mark.parametrize(("members", "named"), [(100, False), (4, True)])
+def test_the_operators_of_many_layers_are_no_loop(members: int, named: bool) -> None:
+    """A hundred calls in one row, with thirty operators each: of as many layers, or of four experts token by token."""
     layers = {f"h.{at}": 1.0 for at in range(100)}
-    facts = RunFacts(sizes={fqn: ModuleSize("train.Layer", 100, nodes=20) for fqn in layers})
-    assert finding_of(run(layers, name="h.*", facts=facts, work=UNCOUNTED), "hot-module") is None
+    facts = RunFacts(sizes={fqn: ModuleSize("train.Layer", 100, nodes=30) for fqn in [*layers][:members]})
+    finding = finding_of(run(layers, name="h.*", facts=facts, work=UNCOUNTED), "hot-module")
+    assert (finding is not None) is named
+    assert not named or "at least 3000 small operators, in 25 calls" in finding.why
 
 
 @pytest.mark.parametrize(("hook", "named"), [("look (train.py:25)", True), ("", False)])

@@ -36,7 +36,7 @@ from ...base.units import count, format_bytes, format_flops, format_ms, format_p
 from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
 from .._bounds import LARGE_SHARE, MARGIN, MAX_BESIDE, MIN_SHARE, MOST, NEARLY_ALL, SEVERAL
 from .._contention import is_crowded
-from .._evidence import GRADIENT_HOOKS, NO_WORK, SHARED_NAME, RowCost, RowWork, members
+from .._evidence import GRADIENT_HOOKS, NO_WORK, NUMBER, RowCost, RowWork
 from .._ledger import work_times
 from .._long_steps import collection_cause, is_named_elsewhere
 from .._thresholding import phase_groups, rare_evidence, rare_time, share_evidence
@@ -65,7 +65,6 @@ IN_PYTHON: Final = (
     "of loops in Python"
 )
 
-_NUMBER: Final = re.compile(rf"{SHARED_NAME.pattern}|\d+")
 _BOUNDS: Final = {
     "beyond_work_ns": MIN_SHARE,
     "beyond_backward_ns": MAX_BESIDE,
@@ -269,14 +268,14 @@ def _slow_rows(run: Evidence, own: list[OwnTime]) -> Iterator[SlowSibling]:
     """Yield the longest of each group of modules whose names differ only in their numbers."""
     groups: dict[tuple[str, str], list[OwnTime]] = defaultdict(list)
     for one in own:
-        groups[_NUMBER.sub("*", one.name), _NUMBER.sub("*", one.row.parent or "")].append(one)
+        groups[NUMBER.sub("*", one.name), NUMBER.sub("*", one.row.parent or "")].append(one)
     held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
     for group in groups.values():
-        hot = max(group, key=lambda one: one.ns.middle / members(one.row))
+        hot = max(group, key=lambda one: one.ns.middle / run.members(one.row))
         alike = [one for one in group if one is not hot and _is_alike(run, held, hot, one)]
-        others = [(one, Interval(*(at / members(one.row) for at in one.ns))) for one in alike]
-        times = [ns for one, ns in others for _ in range(members(one.row))]
-        if len(times) >= 2 and members(hot.row) == 1:
+        others = [(one, Interval(*(at / run.members(one.row) for at in one.ns))) for one in alike]
+        times = [ns for one, ns in others for _ in range(run.members(one.row))]
+        if len(times) >= 2 and run.members(hot.row) == 1:
             usual = Interval(*(max(median(ns[at] for ns in times), 1.0) for at in range(3)))
             nearest, _ = min(others, key=lambda one: abs(one[1].middle - usual.middle))
             explained = _explained_times(
@@ -290,7 +289,7 @@ def _own_work(run: Evidence, one: OwnTime) -> RowWork | None:
     """Return the own work of one of the modules of a name, over its phases; None where it is not counted."""
     works = [cost.work for cost in run.costs.values() if cost.row.name == one.name]
     counted = [work for work in works if work is not None]
-    return RowWork(*(sum(parts) / members(one.row) for parts in zip(*counted, strict=True))) if counted else None
+    return RowWork(*(sum(parts) / run.members(one.row) for parts in zip(*counted, strict=True))) if counted else None
 
 
 def _slow_members(run: Evidence) -> Iterator[SlowSibling]:
@@ -318,8 +317,8 @@ def _slow_member(run: Evidence, fqn: str, rows: list[tuple[Row, SlowestMember]])
     others, usual = max(slowest.members - 1, 1), None
     if work is not None and shared is not None:
         usual = RowWork(*(max(part - own, 0.0) / others for part, own in zip(shared, work, strict=True)))
-    like = _NUMBER.sub("*", fqn)
-    siblings = [one for one in run.facts.sizes if _NUMBER.sub("*", one) == like]
+    like = NUMBER.sub("*", fqn)
+    siblings = [one for one in run.facts.sizes if NUMBER.sub("*", one) == like]
     explained = _explained_times(run, work, usual, fqn, siblings)
     excess_ns = max(longer_ns - ((explained or 1.0) - 1) * longer_ns / max(times - 1, 1), 0.0)
     return SlowSibling(fqn, row, Interval.exact(times), Interval.exact(excess_ns), slowest.members - 1, explained)
@@ -345,7 +344,7 @@ def _is_alike(run: Evidence, held: Mapping[str | None, int | None], hot: OwnTime
     mine, theirs = held.get(hot.name), held.get(other.name)
     if not mine and not theirs:
         return len({size.kind for one in (hot, other) if (size := run.size(one.row.fqn)) is not None}) < 2
-    return mine is None or theirs is None or isclose(mine, theirs / members(other.row), rel_tol=SAME_SIZE)
+    return mine is None or theirs is None or isclose(mine, theirs / run.members(other.row), rel_tol=SAME_SIZE)
 
 
 def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
@@ -375,7 +374,7 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
     size = run.size(hot.row.fqn)
     in_turn = kind == "pieces_ns" and size is not None and size.chained
     if kind == "pieces_ns":
-        calls = round(hot.row.calls / max(hot.row.steps, 1) / members(hot.row))
+        calls = round(hot.row.calls / max(hot.row.steps, 1) / run.members(hot.row))
         often = f", in {calls} calls" if calls > 1 else ""
         small = f"{'' if is_counted else 'at least '}{count(operators, 'small operator')}"
         because = f"it launches {small}{often}, as a loop in Python does, and launching takes most of the time"
@@ -437,6 +436,8 @@ def _lines(run: Evidence, hot: OwnTime) -> str:
     """
     for phase in (hot.row.phase, Phase.FORWARD):
         table = run.facts.stacks.get(f"{phase} {hot.name}")
+        if table is not None and phase is Phase.BACKWARD:
+            table = table.code_in_backward
         row = next((row for row in run.rows.get(phase, []) if row.name == hot.name), None)
         if table is not None and table.named and row is not None:
             return f"; {table.describe(row.self_ns / max(run.summary.steps * run.summary.step_mean_ns, 1))}"
