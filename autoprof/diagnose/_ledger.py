@@ -41,7 +41,7 @@ def row_works(run: Evidence) -> dict[tuple[str, Phase], RowWork]:
     phases = MODULE_PHASES if counted.reason is None else (Phase.FORWARD,)
     rows = {row.name: row for row in counted.rows}
     inside: dict[str | None, set[str]] = defaultdict(set)
-    for one in _module_rows(run):
+    for one in module_rows(run):
         if one.parent != one.name and one.name in rows:
             inside[one.parent].add(one.name)
 
@@ -52,7 +52,7 @@ def row_works(run: Evidence) -> dict[tuple[str, Phase], RowWork]:
     kinds = [{name: getattr(row, field) for name, row in rows.items()} for field in RowWork._fields]
     return {
         (row.name, row.phase): RowWork(*(own(counts, row.name, row.phase) for counts in kinds))
-        for row in _module_rows(run)
+        for row in module_rows(run)
         if row.name in rows and row.phase in phases
     }
 
@@ -68,7 +68,7 @@ def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
     code, nodes = _own_code(run), _own_nodes(run)
     beyond = _beyond_backward(run, code)
     found = {}
-    for row in _module_rows(run):
+    for row in module_rows(run):
         cost = RowCost(row, row.self_ns / steps * part, run.members(row), beyond_backward_ns=beyond.get(row, 0) / steps * part)
         work = works.get((row.name, row.phase))
         operators = nodes.get(row, 0.0) if work is None else work.operators
@@ -120,11 +120,11 @@ def _own_nodes(run: Evidence) -> dict[Row, float]:
         return 0.0 if size is None else size.nodes * row.calls / max(run.summary.steps, 1)
 
     inner: dict[tuple[str | None, Phase], float] = defaultdict(float)
-    for row in _module_rows(run):
+    for row in module_rows(run):
         inner[row.parent, row.phase] += made(row)
     return {
         row: max(made(row) - inner[row.name, row.phase], 0.0)
-        for row in _module_rows(run)
+        for row in module_rows(run)
         if row.name not in differentiated
     }
 
@@ -137,12 +137,17 @@ def _is_measure(run: Evidence, other: RowCost, cost: RowCost) -> bool:
 
 
 def _own_code(run: Evidence) -> set[str]:
-    """Return the names of modules in which code of the program runs.
+    """Return the names of modules and spans in which code of the program runs.
 
     Of torch's own classes only those that hold others, or have hooks, are such: a pool does nothing but its operator.
+    Of what is no part of the model, as a loss, only what was seen to run lines of the program.
     """
     holding, found = {row.parent for row in run.rows.get(Phase.FORWARD, [])}, set()
-    for row in _module_rows(run):
+    for row in module_rows(run):
+        if row.fqn is None:
+            if row.phase is Phase.FORWARD and _lines(run, row):
+                found.add(row.name)
+            continue
         size = run.size(row.fqn)
         if row.name in holding or (size is not None and (size.hook or not size.kind.startswith("torch."))):
             found.add(row.name)
@@ -154,12 +159,15 @@ def _beyond_backward(run: Evidence, code: Container[str]) -> dict[Row, int]:
 
     Those that take ``LONGER_FORWARD`` times as long at least.
     """
-    back_ns = {row.name: row.total_ns for row in run.rows.get(Phase.BACKWARD, [])}
-    return {
-        row: min(row.self_ns, row.total_ns - back_ns[row.name])
-        for row in run.rows.get(Phase.FORWARD, [])
-        if row.name in code and row.name in back_ns and row.total_ns >= LONGER_FORWARD * back_ns[row.name]
-    }
+    backwards = {row.name: row for row in run.rows.get(Phase.BACKWARD, [])}
+    found = {}
+    for row in run.rows.get(Phase.FORWARD, []):
+        back = backwards.get(row.name)
+        if back is not None and row.name in code:
+            usual_ns = back.total_ns * max(row.calls / back.calls, 1.0)  # as if each call had a backward
+            if row.total_ns >= LONGER_FORWARD * usual_ns:
+                found[row] = min(row.self_ns, round(row.total_ns - usual_ns))
+    return found
 
 
 def _running(run: Evidence) -> float:
@@ -230,5 +238,9 @@ def _rest(run: Evidence) -> Iterator[LedgerEntry]:
     yield LedgerEntry(None, Phase.OTHER, "unexplained", round(other_ns - own_ns))
 
 
-def _module_rows(run: Evidence) -> Iterator[Row]:
-    return (row for row in run.summary.rows if row.lane == TRAINING_LANE and row.fqn is not None)
+def module_rows(run: Evidence) -> Iterator[Row]:
+    """Yield the rows of modules, and those of losses and spans that run beside them."""
+    for row in run.summary.rows:
+        is_beside = row.phase in MODULE_PHASES and row.name != BACKWARD_NAME
+        if row.lane == TRAINING_LANE and (row.fqn is not None or is_beside):
+            yield row

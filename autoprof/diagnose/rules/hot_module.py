@@ -37,7 +37,7 @@ from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_
 from .._bounds import LARGE_SHARE, MARGIN, MAX_BESIDE, MIN_SHARE, MOST, NEARLY_ALL, SEVERAL
 from .._contention import is_crowded
 from .._evidence import GRADIENT_HOOKS, NO_WORK, NUMBER, RowCost, RowWork
-from .._ledger import work_times
+from .._ledger import module_rows, work_times
 from .._long_steps import collection_cause, is_named_elsewhere
 from .._thresholding import phase_groups, rare_evidence, rare_time, share_evidence
 
@@ -112,8 +112,8 @@ def judge(run: Evidence) -> Finding | None:
 
 def _own_times(run: Evidence) -> list[OwnTime]:
     rows: dict[str, list[Row]] = defaultdict(list)
-    for row in run.summary.rows:
-        if row.lane == TRAINING_LANE and row.fqn is not None and row.phase.traits.in_module:
+    for row in module_rows(run):
+        if row.phase.traits.in_module:
             rows[row.name].append(row)
     found = []
     for name, several in rows.items():
@@ -267,7 +267,7 @@ def _judge_sibling(run: Evidence, slow: SlowSibling | None, own: list[OwnTime]) 
 def _slow_rows(run: Evidence, own: list[OwnTime]) -> Iterator[SlowSibling]:
     """Yield the longest of each group of modules whose names differ only in their numbers."""
     groups: dict[tuple[str, str], list[OwnTime]] = defaultdict(list)
-    for one in own:
+    for one in (one for one in own if one.row.fqn is not None):
         groups[NUMBER.sub("*", one.name), NUMBER.sub("*", one.row.parent or "")].append(one)
     held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
     for group in groups.values():
