@@ -8,6 +8,7 @@ import pytest
 from torch import nn
 
 from autoprof import StepFrame
+from autoprof.base.process.gc_paused import GcPaused, collects_garbage
 from autoprof.devices import HostClock
 from autoprof.testing import ListSink, open_session
 
@@ -36,6 +37,18 @@ def test_frames_are_delivered_without_it() -> None:
         session.step()
         session.summary()
     assert False in seen
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_a_pause_of_our_own_is_not_the_program_s(collects: bool) -> None:
+    """Whether garbage is collected is asked in such a pause."""
+    if not collects:
+        gc.disable()
+    assert collects_garbage() is collects
+    with GcPaused():
+        assert not gc.isenabled()
+        assert collects_garbage() is collects
+    assert collects_garbage() is collects
 
 
 def test_an_exception_that_cuts_the_end_short_leaves_it_running(monkeypatch: pytest.MonkeyPatch) -> None:

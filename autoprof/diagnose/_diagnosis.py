@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ..base.allowance import Allowance
 from ..base.frame import FrameRun
+from ..base.process.gc_paused import collects_garbage
 from ..base.summary import Summary
 from ..base.units import NS_PER_S
 from ..capture.hooks.sizes import ModuleSize
@@ -246,6 +247,7 @@ class Diagnosis(Observer):
             optimizers=self._optimizer_infos,
             collected=tuple(sorted(step for step in longest if step in collected)),
             collections=self._collections.count,
+            collects=collects_garbage(),
             ranks=self._ranks.comparison(final=final),
             stacks=self._stacks.statistics(),
             threads=self._threads.busy(),

@@ -69,7 +69,8 @@ def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
     beyond = _beyond_backward(run, code)
     found = {}
     for row in module_rows(run):
-        cost = RowCost(row, row.self_ns / steps * part, run.members(row), beyond_backward_ns=beyond.get(row, 0) / steps * part)
+        beyond_ns = beyond.get(row, 0) / steps * part
+        cost = RowCost(row, row.self_ns / steps * part, run.members(row), beyond_backward_ns=beyond_ns)
         work = works.get((row.name, row.phase))
         operators = nodes.get(row, 0.0) if work is None else work.operators
         arithmetic_ns = 0.0 if work is None else arithmetic_time(run, work)

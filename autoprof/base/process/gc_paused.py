@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 from types import TracebackType
 
+_pausing: set[GcPaused] = set()
+"""The blocks that have disabled the collector."""
+
 
 class GcPaused:
     """A ``with`` block in which Python's garbage collector is disabled, unless it was already.
@@ -22,6 +25,7 @@ class GcPaused:
     def __enter__(self) -> None:
         if gc.isenabled():
             self._paused = True
+            _pausing.add(self)
             gc.disable()
 
     def __exit__(
@@ -34,6 +38,12 @@ class GcPaused:
         if self._paused:
             gc.enable()
             self._paused = False
+            _pausing.discard(self)
+
+
+def collects_garbage() -> bool:
+    """Return whether the program has the collector enabled."""
+    return gc.isenabled() or bool(_pausing)
 
 
 def age_all() -> None:

@@ -21,7 +21,6 @@ Finds, above a bound:
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from math import isclose

@@ -73,7 +73,7 @@ def judge(run: Evidence) -> Finding | None:
         )
         return abstain("memory-growth", missing, "a longer run: a leak raises the peak as well", evidence)
     used = run.facts.heap_growth_bytes
-    if not run.facts.kept and peaks is not None and used is not None and used < MOST * grown:
+    if not run.facts.kept and peaks is not None and used is not None and used < enough:
         missing = (
             f"inconclusive: {kind} grew by {format_bytes(grown)}, but the memory in use by {format_bytes(max(used, 0))}"
         )
@@ -112,9 +112,10 @@ def _thirds(readings: Sequence[Reading]) -> tuple[Sequence[Reading], Sequence[Re
 def _advise(run: Evidence) -> str:
     """Return the advice for the variables that grow; without one the memory may be anything."""
     if not run.facts.kept:
+        cycles = "" if run.facts.collects else "objects that refer to one another are never freed after gc.disable(); "
         return (
-            "look for objects that live on after a step: a list of losses or outputs without .detach() or .item(), a "
-            "growing cache"
+            f"{cycles}look for objects that live on after a step: a list of losses or outputs without .detach() or "
+            ".item(), a growing cache"
         )
     if run.facts.kept[0].kind == "graph":
         return "add numbers and not tensors there: .item(), or .detach() where the values are needed"
