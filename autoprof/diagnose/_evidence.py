@@ -13,7 +13,7 @@ from ..base.frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, St
 from ..base.stats.intervals import Interval, median_from_quantiles
 from ..base.summary import Row, Summary
 from ..capture.hooks.sizes import ModuleSize
-from ._bounds import MANY_OPERATORS, SEVERAL
+from ._bounds import MANY_OPERATORS, MIN_SHARE, SEVERAL
 from ._facts import RunFacts
 from ._rare import PhaseSeries
 
@@ -21,6 +21,10 @@ GRADIENT_HOOKS: Final = (
     "look at the hooks on the gradients of its parameters (register_hook): they run in its backward, in each step"
 )
 """The advice on a module of which ``ModuleSize.has_hooks``."""
+SPARSE: Final = (
+    "sparse=True in the layer gives gradients of the rows read alone, for torch.optim.SGD, Adagrad or SparseAdam"
+)
+"""The advice on tables that are ``sparsely_read``."""
 MEMORY_KINDS: Final = ("allocated_bytes", "rss_bytes")
 """Readings that show growth, the better one first: an allocator counts tensors, the resident set everything."""
 SHARED_NAME: Final = re.compile(r"\*|\d+-\d+|\d+,\d+\.\.\d+")
@@ -158,6 +162,19 @@ class Evidence:
             return 1
         calls = max(round(row.calls / max(row.steps, 1)), 1)
         return min(calls, self._alike[NUMBER.sub("*", row.fqn or "")] or calls)
+
+    def sparsely_read(self) -> dict[str, int]:
+        """Return the bytes of the embeddings of which a step reads few rows into a dense gradient, by name."""
+        if any(one.has_sparse for one in self.facts.optimizers or ()):
+            return {}
+        fqns = {row.name: row.fqn for row in self.rows.get(Phase.FORWARD, [])}
+        found: dict[str, int] = {}
+        for row in self.summary.memory_table[1:]:
+            size, held = self.size(fqns.get(row.name or "")), row.parameter_bytes or 0
+            is_table = size is not None and size.kind.startswith("torch.nn.modules.sparse.")
+            if row.name is not None and size is not None and is_table and 0 < size.passed_bytes <= MIN_SHARE * held:
+                found[row.name] = held
+        return found
 
     def whole_work(self, name: str, phases: Iterable[Phase]) -> RowWork | None:
         """Return the work of a name, or of the slowest module of a row, with all inside; None where not counted."""

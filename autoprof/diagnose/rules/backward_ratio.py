@@ -15,11 +15,11 @@ from typing import Final
 from ...base.frame import Phase
 from ...base.stats.intervals import Interval
 from ...base.summary import Finding, Row
-from ...base.units import format_ms
+from ...base.units import format_bytes, format_ms
 from .. import Evidence, ExceededBound, Rule, abstain, edit_module, threshold_time
 from .._bounds import GOOD_PART, MIN_SHARE, REPEATED, SEVERAL
 from .._contention import QUIET, is_crowded
-from .._evidence import GRADIENT_HOOKS
+from .._evidence import GRADIENT_HOOKS, SPARSE
 from .._stacks import StackTable
 
 USUAL_RATIO: Final = 2.0
@@ -58,10 +58,12 @@ def judge(run: Evidence) -> Finding | None:
     # any where hooks on the gradients explain it.
     if not hooked and ratio.low < SEVERAL * USUAL_RATIO and is_crowded(run):
         return abstain("backward-ratio", QUIET, "stop them and measure again", found.evidence)
+    table = run.sparsely_read().get(worst, 0)
+    whole = f"; it is the gradient of its {format_bytes(table)}, of which a step reads few rows" if table else ""
     return found.finding(
         f"backward takes {ratio.middle:.1f} x as long as forward; {USUAL_RATIO:.0f} x is usual. The largest excess is "
-        f"in {worst}: {times:.1f} x, {format_ms(own_excess[worst] / run.summary.steps)} a step above the usual",
-        GRADIENT_HOOKS if hooked else FUNCTIONS,
+        f"in {worst}: {times:.1f} x, {format_ms(own_excess[worst] / run.summary.steps)} a step above the usual{whole}",
+        GRADIENT_HOOKS if hooked else SPARSE if table else FUNCTIONS,
         name=worst,
         evidence={"ratio": round(ratio.middle, 2)},
     )

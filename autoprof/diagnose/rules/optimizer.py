@@ -14,12 +14,12 @@ from ...base.frame import Phase
 from ...base.names import enumerate_names
 from ...base.summary import Finding
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
-from .._bounds import MAX_BESIDE, MIN_SHARE, NEARLY_ALL
+from .._bounds import MAX_BESIDE, NEARLY_ALL
+from .._evidence import SPARSE
 from .._optimizers import advise_faster
 
 _SPARSE: Final = (
-    "nearly all parameters are rows of {}, of which a step reads few, but the optimizer updates all: sparse=True in "
-    "the layer gives gradients of the rows read alone, for torch.optim.SGD, Adagrad or SparseAdam"
+    "nearly all parameters are rows of {}, of which a step reads few, but the optimizer updates all: " + SPARSE
 )
 _RARELY: Final = (
     "look at the work that the optimizer does only in these steps, such as a preconditioner or a synchronisation: do "
@@ -63,18 +63,10 @@ def judge(run: Evidence) -> Finding | None:
 
 
 def _large_tables(run: Evidence) -> list[str]:
-    """Return the embeddings that have nearly all parameters, of which a step reads few rows into dense gradients."""
-    if any(one.has_sparse for one in run.facts.optimizers or ()):
-        return []
-    fqns = {row.name: row.fqn for row in run.rows.get(Phase.FORWARD, [])}
-    found: dict[str, int] = {}
-    for row in run.summary.memory_table[1:]:
-        size, held = run.size(fqns.get(row.name or "")), row.parameter_bytes or 0
-        is_table = size is not None and size.kind.startswith("torch.nn.modules.sparse.")
-        if row.name is not None and size is not None and is_table and 0 < size.passed_bytes <= MIN_SHARE * held:
-            found[row.name] = held
-    whole = (run.summary.memory_table[0].parameter_bytes or 0) if found else 0
-    return list(found) if whole and sum(found.values()) >= NEARLY_ALL * whole else []
+    """Return the embeddings of which a step reads few rows, where they have nearly all parameters."""
+    tables = run.sparsely_read()
+    whole = (run.summary.memory_table[0].parameter_bytes or 0) if tables else 0
+    return list(tables) if whole and sum(tables.values()) >= NEARLY_ALL * whole else []
 
 
 RULE = Rule("optimizer", judge, order=60, experiment=Experiment("optimizer.fused", value=True))
