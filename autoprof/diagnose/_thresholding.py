@@ -141,7 +141,8 @@ def threshold_phase(
     if rare is None:
         return found
     share = Interval(*(max(part - explained_ns / run.summary.step_mean_ns, 0.0) for part in rare.share))
-    if classify(share, MIN_SHARE) != "above":
+    is_theirs = share.middle * run.summary.step_mean_ns <= (1 + MARGIN) * mean_ns  # and not that of the phase's others
+    if classify(share, MIN_SHARE) != "above" or not is_theirs:
         return found
     evidence = rare_evidence(rare, MIN_SHARE, steps)
     return ExceededBound(rule, mean_ns, share, mean_ns / run.summary.step_mean_ns, MIN_SHARE, phase, evidence, rare)

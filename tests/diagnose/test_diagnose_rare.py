@@ -7,10 +7,11 @@ import random
 import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
-from autoprof.base.frame import Phase, Span
+from autoprof.base.frame import BACKWARD_NAME, Phase, Span
 from autoprof.base.stats import Aggregate
 from autoprof.base.summary import Finding, Summary
-from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
+from autoprof.diagnose import EvidenceCollector, RunFacts, StackTable, diagnose
+from autoprof.diagnose._calls import CallSite
 from autoprof.testing import make_frame
 
 USUAL = {"data": 0.1, "forward": 4.0, "backward": 6.0, "optimizer": 0.5, "step": 11.0}
@@ -142,6 +143,33 @@ def test_more_calls_are_a_cause_only_where_they_have_a_rhythm(rhythm: bool, name
         collector.add(frame)
     summary = diagnose(collector.evidence(aggregate.summary(), RunFacts()))
     assert ("hot-module" in found(summary)) is named
+
+
+@pytest.mark.parametrize(("call", "named"), [("backward", False), ("", True)])
+def test_a_backward_without_code_of_the_program_is_no_cause_of_some_long_steps(call: str, named: bool) -> None:
+    """It does what its forward has done; memory that is fetched from the system makes it longer now and then."""
+    line = CallSite("train.py", 31, "step", call, "", 90, 90 * MS)
+    stacks = {"backward block": StackTable(90, 90 * MS, (line,))}
+    long = set(random.Random(0).sample(range(1, 161), 60))
+    assert ("hot-module" in found(run(long, facts=RunFacts(stacks=stacks), backward=30.0))) is named
+
+
+def test_steps_in_which_a_phase_is_long_accuse_no_row_that_is_short_in_them() -> None:
+    """The backward of a block is long in every third step; that of operators outside of the model takes 1 ms."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, 161):
+        block_ms = 60 if step % 3 == 0 else 6
+        spans = [
+            Span("block", "block", Phase.FORWARD, None, 0, 4 * MS),
+            Span("block", "block", Phase.BACKWARD, None, 4 * MS, block_ms * MS),
+            Span(BACKWARD_NAME, None, Phase.BACKWARD, None, (4 + block_ms) * MS, MS),
+        ]
+        frame = make_frame(spans, step=step, duration_ns=(6 + block_ms) * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    line = CallSite("train.py", 31, "main", "backward", "", 90, 90 * MS)
+    facts = RunFacts(stacks={f"backward {BACKWARD_NAME}": StackTable(90, 90 * MS, (line,))})
+    assert "unattributed" not in found(diagnose(collector.evidence(aggregate.summary(), facts)))
 
 
 def test_stalls_of_the_machine_hide_no_begin() -> None:

@@ -234,6 +234,29 @@ def test_the_backward_of_a_large_table_is_that_of_its_dense_gradient(read_bytes:
     assert ("sparse=True" in finding.next) is advised
 
 
+@pytest.mark.parametrize(("is_filled", "gain_ms"), [(True, 18), (False, None)])
+def test_an_output_that_is_written_slice_by_slice_has_a_long_backward(is_filled: bool, gain_ms: int | None) -> None:
+    """Its gradient is copied for each write, also in the backward of the modules inside; 18 % of the step are no ratio
+    that accuses any other module."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, 21):
+        spans = [
+            Span("path", "path", Phase.FORWARD, None, 0, 12 * MS),
+            Span("path/cell", "path.cell", Phase.FORWARD, 0, 0, 10 * MS),
+            Span("path", "path", Phase.BACKWARD, None, 12 * MS, 42 * MS),
+            Span("path/cell", "path.cell", Phase.BACKWARD, 2, 12 * MS, 32 * MS),
+        ]
+        frame = make_frame(spans, step=step, duration_ns=100 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    facts = RunFacts(sizes={"path": ModuleSize("train.Path", 100, is_filled=is_filled)})
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "backward-ratio")
+    assert (None if finding is None else finding.gain_ns) == (None if gain_ms is None else gain_ms * MS)
+    if gain_ms is not None:
+        assert (finding.name, finding.severity) == ("path", "warning")
+        assert "torch.stack" in finding.next
+
+
 def test_a_table_with_sparse_gradients_is_no_longer_advised_to_have_them() -> None:
     """``SparseAdam`` takes no others."""
     memory = tuple(MemoryRow(name, parameter_bytes=GIB) for name in (None, "block"))

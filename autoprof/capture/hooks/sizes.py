@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -22,6 +23,9 @@ MOST: Final = 2048
 """Modules that are noted: the notes are kept in the run's record."""
 MOST_NODES: Final = 64
 """Nodes that are looked at between two calls: attention and a gate are thirty."""
+
+LAST_NODES: Final = 8
+"""Nodes that are looked at behind an output: a tensor that was filled is a view or a cast away from it."""
 
 _compiling = torch.compiler.is_dynamo_compiling
 _tracing = torch._C._get_tracing_state
@@ -43,6 +47,8 @@ class ModuleSize(NamedTuple):
     """Nodes of autograd that one call makes, those of modules inside included: the operators that have a backward."""
     chained: bool = False
     """Whether all tensors with a graph that the second call takes, and no others, come from what the first returned."""
+    is_filled: bool = False
+    """Whether its output is a tensor that was filled slice by slice in place."""
 
 
 class SizeProbe(EntryProbe):
@@ -87,7 +93,9 @@ class SizeProbe(EntryProbe):
             hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
             hook = next((_describe(one) for one in hooks if not _is_library(one)), "")
             self._first_nodes = range(first_node, _next_node())
-            self._sizes[self._fqn] = ModuleSize(kind, passed, has_hooks, hook, len(self._first_nodes))
+            last = (node for one in tensors_of(output) for node in islice(_graph(one.grad_fn, first_node), LAST_NODES))
+            filled = any(node.name().endswith("CopySlices") for node in last)
+            self._sizes[self._fqn] = ModuleSize(kind, passed, has_hooks, hook, len(self._first_nodes), is_filled=filled)
         except Exception:
             self.fail(module)
 
@@ -100,16 +108,18 @@ def _come_from(nodes: range, tensors: Sequence[Tensor]) -> bool:
 
 def _leads_to(nodes: range, last: Any) -> bool:
     """Return whether the graph that ends with a node has one of these, in ``MOST_NODES`` of its last nodes at most."""
+    return any(node._sequence_nr() in nodes for node in islice(_graph(last, nodes.start), MOST_NODES))
+
+
+def _graph(last: Any, first: int) -> Iterator[Any]:
+    """Yield the nodes of a graph from its last one on, of those that were made since the ``first``."""
     open_nodes, seen = [last], set[Any]()
-    while open_nodes and len(seen) < MOST_NODES:
+    while open_nodes:
         node = open_nodes.pop()
-        if node is None or node in seen or node._sequence_nr() < nodes.start:
-            continue
-        if node._sequence_nr() in nodes:
-            return True
-        seen.add(node)
-        open_nodes += [before for before, _ in node.next_functions]
-    return False
+        if node is not None and node not in seen and node._sequence_nr() >= first:
+            yield node
+            seen.add(node)
+            open_nodes += [before for before, _ in node.next_functions]
 
 
 def _is_library(hook: Any) -> bool:

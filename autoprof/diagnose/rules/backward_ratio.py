@@ -6,6 +6,7 @@ Finds, above a bound:
   their gradients have hooks: 25 % of the step.
 - code of the program that runs in the backward of a module, as a loop in a custom autograd function, beyond twice the
   module's own forward: 10 % of the step.
+- backward beyond twice the forward in a module that fills its output slice by slice: 10 % of the step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ...base.units import format_bytes, format_ms
 from .. import Evidence, ExceededBound, Rule, abstain, edit_module, threshold_time
 from .._bounds import GOOD_PART, MIN_SHARE, REPEATED, SEVERAL
 from .._contention import QUIET, is_crowded
-from .._evidence import GRADIENT_HOOKS, SPARSE
+from .._evidence import GRADIENT_HOOKS, SPARSE, is_within
 from .._stacks import StackTable
 
 USUAL_RATIO: Final = 2.0
@@ -42,6 +43,8 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("backward-ratio", "modules with both forward and backward spans", "name modules as targets")
     if (code := _judge_code(run, [row for row in backward if row.name in names])) is not None:
         return code
+    if (filled := _judge_filled(run, names)) is not None:
+        return filled
     names -= {row.name for row in forward if _is_torchs_own(run, row)}
     there, back = (run.self_time([row for row in rows if row.name in names]) for rows in (forward, backward))
     excess = Interval(*(max(back[at] - USUAL_RATIO * there[2 - at], 0.0) for at in range(3)))
@@ -59,10 +62,10 @@ def judge(run: Evidence) -> Finding | None:
     if not hooked and ratio.low < SEVERAL * USUAL_RATIO and is_crowded(run):
         return abstain("backward-ratio", QUIET, "stop them and measure again", found.evidence)
     table = run.sparsely_read().get(worst, 0)
-    whole = f"; it is the gradient of its {format_bytes(table)}, of which a step reads few rows" if table else ""
+    why = f"; it is the gradient of its {format_bytes(table)}, of which a step reads few rows" if table else ""
     return found.finding(
         f"backward takes {ratio.middle:.1f} x as long as forward; {USUAL_RATIO:.0f} x is usual. The largest excess is "
-        f"in {worst}: {times:.1f} x, {format_ms(own_excess[worst] / run.summary.steps)} a step above the usual{whole}",
+        f"in {worst}: {times:.1f} x, {format_ms(own_excess[worst] / run.summary.steps)} a step above the usual{why}",
         GRADIENT_HOOKS if hooked else SPARSE if table else FUNCTIONS,
         name=worst,
         evidence={"ratio": round(ratio.middle, 2)},
@@ -108,6 +111,34 @@ def _is_torchs_own(run: Evidence, row: Row) -> bool:
     size = run.size(row.fqn)
     products = "torch.nn.modules.linear.", "torch.nn.modules.conv."
     return size is not None and size.kind.startswith(products) and not size.has_hooks
+
+
+def _judge_filled(run: Evidence, names: set[str]) -> Finding | None:
+    """Judge the backward inside of a module that fills its output slice by slice.
+
+    By the mean: the copies take much longer in steps in which memory has to be fetched from the system for them.
+    """
+    forward, backward = (run.rows.get(phase, []) for phase in (Phase.FORWARD, Phase.BACKWARD))
+    found = []
+    for row in forward:
+        size = run.size(row.fqn)
+        if size is None or not size.is_filled:
+            continue
+        inside = {one.name for one in forward if one.name in names and is_within(one, row.fqn or "")}
+        ns = sum(_self_ns(backward, name) - USUAL_RATIO * _self_ns(forward, name) for name in inside)
+        found.append((max(ns, 0.0) / run.summary.steps, row.name, row.fqn))
+    if not found:
+        return None
+    ns, name, fqn = max(found)
+    judged = threshold_time("backward-ratio", run, Interval.exact(ns), ns, MIN_SHARE, Phase.BACKWARD)
+    if not isinstance(judged, ExceededBound):
+        return None
+    return judged.finding(
+        f"the backward of {name} takes {judged} longer than is usual for its forward: it fills its output slice by "
+        "slice, and for each write backward copies the gradient of the whole",
+        "collect the parts in a list and join them once, by torch.stack or torch.cat",
+        name=name if fqn else None,  # the model's own backward is the phase
+    )
 
 
 def _self_ns(rows: list[Row], name: str) -> int:

@@ -132,13 +132,14 @@ def _judge_rare(run: Evidence) -> Finding | None:
     gain_ns = rare.share.middle * run.summary.step_mean_ns
     if collection_cause(run, long) is not None or is_named_elsewhere(run, long, round(gain_ns)):
         return None
-    # Without a pattern, more calls are more work, as where a model chooses its depth for each batch.
+    # Without a pattern, more calls are more work, as where a model chooses its depth for each batch; and a backward in
+    # which no line of the program runs does what its forward has done: memory that comes and goes makes it longer.
     causes = (
         cause
         for step in long
         if (cause := _innermost_cause(run, step, rare.excess_ns, phases)) is not None
         and cause[0] != BACKWARD_NAME
-        and (rare.has_pattern or not _is_called_more(run, step, *cause))
+        and (rare.has_pattern or not (_is_called_more(run, step, *cause) or _is_torchs_backward(run, *cause)))
     )
     evidence = rare_evidence(rare, MIN_SHARE, run.summary.steps)
     name, judged = _excess(Counter(causes), rare.share, gain_ns, evidence)
@@ -213,6 +214,12 @@ def _is_called_more(run: Evidence, step: LongStep, name: str, phase: Phase) -> b
     rows = step_rows(step.layout)
     calls = int(rows.calls[rows.keys.index(RowKey(name, phase, TRAINING_LANE))])
     return any(row.name == name and calls * row.steps > row.calls for row in run.rows.get(phase, []))
+
+
+def _is_torchs_backward(run: Evidence, name: str, phase: Phase) -> bool:
+    """Return whether a row is a backward in which no line of the program was sampled."""
+    table = run.facts.stacks.get(f"{phase} {name}")
+    return phase is Phase.BACKWARD and table is not None and not table.code_in_backward.named
 
 
 def _abstain_from(run: Evidence, slow: SlowSibling) -> Finding | None:

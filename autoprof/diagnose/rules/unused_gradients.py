@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from ...base.frame import Phase
 from ...base.names import enumerate_names
-from ...base.summary import Finding, Row
+from ...base.summary import Finding
 from ...base.units import format_ms
 from .. import Evidence, ExceededBound, Rule, edit_module, threshold_rows
-from .._evidence import SHARED_NAME
+from .._evidence import is_within
 
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the backward of modules whose parameters were not updated."""
     untrained = run.facts.untrained
-    rows = [row for row in run.rows.get(Phase.BACKWARD, []) if any(_is_within(row, fqn) for fqn in untrained)]
+    rows = [row for row in run.rows.get(Phase.BACKWARD, []) if any(is_within(row, fqn) for fqn in untrained)]
     found = threshold_rows("unused-gradients", run, rows) if rows else None
     if not isinstance(found, ExceededBound):
         return found
@@ -33,13 +33,6 @@ def judge(run: Evidence) -> Finding | None:
         gain_ns=found.mean_ns / 2,
         evidence={"modules": list(untrained[:8])},
     )
-
-
-def _is_within(row: Row, fqn: str) -> bool:
-    """Return whether all modules of a row lie in this one: of a name that several share, the part before is theirs."""
-    parts = row.name.split("/")
-    shared = next((at for at, part in enumerate(parts) if SHARED_NAME.search(part)), len(parts))
-    return row.fqn is not None and f"{row.fqn}.".startswith(f"{fqn}.") and fqn.count(".") < shared
 
 
 RULE = Rule(
