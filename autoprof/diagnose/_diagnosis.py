@@ -240,6 +240,7 @@ class Diagnosis(Observer):
             has_steps = self._collector.steps >= MIN_STEPS  # an optimizer without state keeps none
             if has_steps or all(one.state for one in optimizers):
                 self._optimizer_infos = tuple(map(describe_optimizer, optimizers))
+        untrained = self._footprint.untrained(final=final)  # an optimizer that has not stepped yet may train them later
         longest = tuple(long.step for long in self._collector.longest())
         collected = set(self._collections.steps)
         return replace(
@@ -255,7 +256,7 @@ class Diagnosis(Observer):
             kept=self._kept.growing(),
             heap_growth_bytes=self._heap_growth,
             trains_copy=self._footprint.trains_copy,
-            untrained=self._footprint.untrained() if final else (),
+            untrained=untrained if final else (),
             sizes=dict(self._sizes),
             explained=self._explained(),
             **self._calls.facts(),

@@ -25,6 +25,8 @@ from ..capture.hooks.module_hooks import Hooks
 from ..capture.recorder import Recorder
 from ._base import ProbeFactory
 
+LOSS: Final = "Loss/"
+"""The begin of the names of their spans."""
 LOSS_NAME: Final = re.compile(r"(Loss|Losses|Criterion|CrossEntropy)\d*$")
 """The names of loss classes that are not derived from torch's."""
 
@@ -33,7 +35,7 @@ class _LossClass(HookOwner):
     """The marks of one class's losses: made by the functions that mark calls of modules."""
 
     def __init__(self, recorder: Recorder, hooks: Hooks, name: str) -> None:
-        super().__init__(self, recorder.label(f"Loss/{name}", None, Phase.FORWARD, frozenset(MODULE_PHASES)))
+        super().__init__(self, recorder.label(name, None, Phase.FORWARD, frozenset(MODULE_PHASES)))
         self._recorder = recorder
         self._failed = False
         made = hooks.by_input(hooks.tracking, None) if hooks.passes.several else hooks.tracking(None)
@@ -78,6 +80,11 @@ def is_loss(module: nn.Module) -> bool:
     return isinstance(module, _Loss) or any(LOSS_NAME.search(kind.__name__) for kind in type(module).__mro__)
 
 
+def span_name(kind: type) -> str:
+    """Return the name of the spans of a class of losses."""
+    return f"{LOSS}{kind.__name__}"
+
+
 def _loss_classes() -> list[type]:
     """Return the classes that all losses of this process derive from."""
     found: list[type] = [_Loss]
@@ -106,6 +113,8 @@ class LossProbe(CallProbe, Listener):
         self._in_model = WeakSet(module for module in model.modules() if is_loss(module))
         self._model = ref(model)
         self._classes: dict[type, _LossClass | None] = {}
+        self.losses: dict[str, ref[nn.Module]] = {}
+        """The first loss of each class that was called, by the name of its span."""
 
     def marks_of(self, loss: nn.Module) -> _LossClass | None:
         """Return the object that marks calls of this loss; None for a part of the model: the configuration decides.
@@ -119,7 +128,9 @@ class LossProbe(CallProbe, Listener):
         kind = type(loss)
         if kind not in self._classes:
             has_model = any(module is self._model() for module in loss.modules())  # a model and its loss in one
-            self._classes[kind] = None if has_model else _LossClass(self._recorder, self._hooks, kind.__name__)
+            self._classes[kind] = None if has_model else _LossClass(self._recorder, self._hooks, span_name(kind))
+            if not has_model:
+                self.losses[span_name(kind)] = ref(loss)
         return self._classes[kind]
 
     def remove(self) -> None:

@@ -40,6 +40,7 @@ from ..probes.compilations import CompilationProbe
 from ..probes.debug_modes import DebugProbe
 from ..probes.loaders import LoaderProbe
 from ..probes.log_calls import LogProbe
+from ..probes.losses import LossProbe
 from ..probes.metrics import FlopMeter, Metrics, RootProbe, StepInputs, Telemetry, open_telemetry
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
@@ -295,6 +296,7 @@ class _Builder:
         )
         self._probes = StepProbes(self._context)
         attached.add(self._probes.remove)
+        self._footprint.watch(self._probes.find(LossProbe).losses)
         step_probes: list[Probe] = [OptimizerHooks(after=self._footprint.stepped), self._root, *self._probes.sampled]
         self._graphs = CompiledGraphs(model, recorder)
         attached.add(self._graphs.remove)

@@ -530,6 +530,23 @@ def test_a_backward_for_gradients_that_nothing_uses_is_found(untrained: tuple[st
         assert finding.next.startswith("model.get_submodule('block').requires_grad_(False)")
 
 
+def test_a_loss_whose_gradients_nothing_uses_is_found_by_its_span() -> None:
+    """It is no part of the model."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    spans = [
+        Span("Loss/Style", None, phase, None, start * MS, ms * MS)
+        for phase, start, ms in ((Phase.FORWARD, 0, 20), (Phase.BACKWARD, 20, 40))
+    ]
+    for number in range(1, 41):
+        frame = make_frame(spans, step=number, duration_ns=80 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    run = collector.evidence(aggregate.summary(), RunFacts(untrained=("Loss/Style",)))
+    finding = finding_of(diagnose(run), "unused-gradients")
+    assert (finding.name, finding.gain_ns) == ("Loss/Style", 20 * MS)
+    assert finding.next.startswith("requires_grad_(False) of the Style, before")
+
+
 def test_a_row_that_trained_modules_share_is_not_one_of_unused_gradients() -> None:
     """Only the first two of four layers are left out of the optimizer, and all have one row."""
     aggregate, collector = Aggregate(), EvidenceCollector()

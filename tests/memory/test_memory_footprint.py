@@ -78,6 +78,40 @@ def test_modules_whose_gradients_no_optimizer_uses_are_known(
     assert footprint.untrained() == untrained
 
 
+def test_modules_of_a_model_that_the_program_drops_are_those_of_the_last_look() -> None:
+    """The main function of a program returns before the run is closed."""
+
+    def main() -> Footprint:
+        model = nn.Sequential(OrderedDict(body=nn.Linear(4, 4), head=nn.Linear(4, 2)))
+        footprint = Footprint(model, [], unlimited())
+        optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
+        with followed(footprint):
+            for _ in range(3):
+                model(torch.randn(2, 4)).sum().backward()
+                optimizer.step()
+                footprint.untrained(final=False)
+        return footprint
+
+    assert main().untrained() == ("body",)
+
+
+@pytest.mark.parametrize(("frozen", "trained"), [(False, False), (True, False), (False, True)])
+def test_a_loss_whose_gradients_no_optimizer_uses_is_known(frozen: bool, trained: bool) -> None:
+    """The network of a perceptual loss, and not that of a loss that learns."""
+    model, loss = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)).requires_grad_(not frozen)
+    footprint = Footprint(model, [], unlimited())
+    losses = {}
+    footprint.watch(losses)
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, loss)[: 1 + trained]]
+    with followed(footprint):
+        for _ in range(3):
+            loss(model(torch.randn(2, 4))).sum().backward()
+            losses["Loss/Perceptual"] = weakref.ref(loss)  # it is called first in a step that is recorded
+            for optimizer in optimizers:
+                optimizer.step()
+    assert footprint.untrained() == (() if frozen or trained else ("Loss/Perceptual",))
+
+
 def test_before_an_optimizer_steps_gradients_and_state_are_not_known() -> None:
     """Parameters are."""
     model = nn.Linear(4, 4, bias=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from torch import nn
@@ -18,6 +18,8 @@ from .extents import Extent, bytes_of, extents
 
 MAX_COUNTS: Final = 16
 """Optimizer steps at which bytes are counted, at most: each count reads all parameters."""
+VERSION_NS: Final = 2_000
+"""Processor time of reading the version of a parameter, with its name."""
 TENSOR_NS: Final = 12_000
 """Processor time of a count for each parameter, measured: its own bytes, those of its gradient and of its state."""
 _OTHER: Final = 0
@@ -42,13 +44,21 @@ class Footprint:
         """The groups and the tensors of each optimizer of the model when it was last counted."""
         self.trains_copy = False
         """Whether an optimizer steps whose parameters are others of the same shapes: those of a copy of the model."""
+        self._losses: Mapping[str, weakref.ref[nn.Module]] = {}
         self._versions: dict[str, int] = {}
         """The versions of the parameters that had a gradient after the first step of an optimizer."""
+        self._watched = 0
+        """The losses whose parameters are among them."""
+        self._untrained: tuple[str, ...] = ()
         self._counts = 0
         self._found: Mapping[str | None, MemoryRow] = {}
         self._gradients: dict[str | None, int] = {}
         self.failure: str | None = None
         """The reason for which counting stopped; None while it works."""
+
+    def watch(self, losses: Mapping[str, weakref.ref[nn.Module]]) -> None:
+        """Compare the parameters of these losses as well: one of each class that was called, by its name."""
+        self._losses = losses
 
     def optimizers(self) -> list[Any]:
         """Return the known optimizers that still exist."""
@@ -56,6 +66,9 @@ class Footprint:
 
     def stepped(self, optimizer: Any, *_args: Any) -> None:
         """Count bytes after the first step of each optimizer of the model, and after one in which it grew."""
+        if self._versions and len(self._losses) > self._watched:
+            self._watched = len(self._losses)
+            self._read_versions()
         if self._counts >= MAX_COUNTS or self.failure is not None:
             return
         size = len(optimizer.param_groups), len(optimizer.state)
@@ -69,19 +82,34 @@ class Footprint:
         with self._allowance.work():
             self._try_count(gradients=True)
             if not self._versions:
-                self._versions = {name: one._version for name, one in self._parameters() if one.grad is not None}
+                self._read_versions()
 
-    def _parameters(self) -> list[tuple[str, nn.Parameter]]:
-        """Return the plain parameters that require gradients; of others the version says nothing."""
-        model = self._model()
-        named = () if model is None else model.named_parameters()
-        return [(name, one) for name, one in named if type(one) is nn.Parameter and one.requires_grad]
+    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield the plain parameters that require gradients; of others the version says nothing."""
+        for around, known in (("", self._model), *((f"{name}.", loss) for name, loss in self._losses.items())):
+            module = known()
+            for name, one in () if module is None else module.named_parameters():
+                if type(one) is nn.Parameter and one.requires_grad:
+                    yield f"{around}{name}", one
 
-    def untrained(self) -> tuple[str, ...]:
+    def _read_versions(self) -> None:
+        for name, one in self._parameters():
+            if one.grad is not None:
+                self._versions.setdefault(name, one._version)
+
+    def untrained(self, *, final: bool = True) -> tuple[str, ...]:
         """Return the outermost modules whose parameters have gradients, while no optimizer changes any of them.
 
         Nothing is returned where no parameter has changed: then the updates are made in a way that leaves no trace.
+        The model is looked at in each call that the budget affords, and in the final one, unless the program has
+        dropped it before.
         """
+        if self._model() is not None and (final or self._allowance.affords(len(self._versions) * VERSION_NS)):
+            with self._allowance.work():
+                self._untrained = self._find_untrained()
+        return self._untrained
+
+    def _find_untrained(self) -> tuple[str, ...]:
         trained = {id(one) for optimizer in self._sizes for group in optimizer.param_groups for one in group["params"]}
         still: dict[str, bool] = {}
         for name, one in self._parameters():
