@@ -311,6 +311,15 @@ def test_lines_in_a_backward_are_those_inside_of_the_pass(probe: StackProbe, clo
     assert [(line.line, line.count) for line in table.code_in_backward.lines] == [(31, 15)]
 
 
+@pytest.mark.parametrize(("counts", "severity"), [((36, 33, 31), "note"), ((60, 25, 15), "warning")])
+def test_lines_that_each_take_less_than_a_tenth_of_the_run_are_a_note(counts: tuple[int, ...], severity: str) -> None:
+    """A loop that does what it has to do, line by line, in 27 % of the step."""
+    lines = tuple(CallSite("train.py", 40 + at, "step", "", "", n, n * MS) for at, n in enumerate(counts))
+    facts = RunFacts(stacks={UNATTRIBUTED: StackTable(100, 100 * MS, lines)})
+    finding = finding_of(diagnose(evidence_of({"forward": 73}, repeat=20, facts=facts)), "unattributed")
+    assert (finding.severity, finding.gain_ns is None) == (severity, severity == "note")
+
+
 def test_few_samples_name_no_line() -> None:
     """Three samples of four are no majority."""
     facts = RunFacts(stacks={UNATTRIBUTED: table_of(3, 1)})

@@ -3,7 +3,7 @@
 Finds, above a bound:
 
 - time in no module, loader, optimizer or span, or of some steps only, and the lines that ran then: 15 %. A
-  note where torch's layers, a backward pass or an update run there.
+  note where torch's layers, a backward pass or an update run there, and where no line has a tenth of the run.
 - backward in no module, of lines of the program: 15 %.
 - backward of operators outside of the model, in which no line of the program runs: 30 %.
 """
@@ -15,7 +15,7 @@ from ...base.stats.intervals import Interval
 from ...base.summary import Finding
 from ...base.units import count
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows
-from .._bounds import LARGE_SHARE, MAX_BESIDE, MIN_SAMPLES
+from .._bounds import LARGE_SHARE, MAX_BESIDE, MIN_SAMPLES, MIN_SHARE
 from .._contention import own_time_ns
 from .._stacks import UNATTRIBUTED
 from .._thresholding import is_above, threshold_phase
@@ -59,6 +59,8 @@ def judge(run: Evidence) -> Finding | None:
             evidence=table.evidence(),
             is_note=True,
         )
+    # The longest line certainly has a tenth of the run, or many lines take a part of a loop each.
+    is_note = table.dominant is None and table.share_low(table.named[0]) * found.mean_share < MIN_SHARE
     return found.finding(
         where,
         "if the loss needs it, take fewer and larger operators; else do it less often, or outside of the training "
@@ -68,6 +70,7 @@ def judge(run: Evidence) -> Finding | None:
         name=table.dominant,
         gain_ns=found.mean_ns * (table.share(table.named[0]) if table.dominant is None else 1.0),
         evidence=table.evidence(),
+        is_note=is_note,
     )
 
 
