@@ -13,6 +13,8 @@ NAMED_SHARE: Final = 0.05
 """Share of the step from which a phase or a module is named in a healthy run's verdict."""
 LARGE_SHARE: Final = 0.25
 """Share of the step from which a module's own work is the place to begin."""
+MOST: Final = 0.5
+"""Share of the step from which on the model's work explains a run."""
 PARAMETRIZATION: Final = ".parametrizations."
 """A part of the path of modules that compute a weight (torch.nn.utils.parametrize)."""
 MANY_CALLS: Final = 4
@@ -61,10 +63,14 @@ def consists_of(summary: Summary) -> str:
 
 
 def where_to_begin(summary: Summary) -> str:
-    """Phrase the next step of a healthy run: nothing has to be mended; its longest modules are the place to begin."""
+    """Phrase the next step of a run without findings: its longest modules are the place to begin.
+
+    That nothing has to be mended is said only where the model's work explains most of the step.
+    """
+    nothing = "nothing to mend" if _explained(summary) >= MOST else "no cause was found"
     longest = [name for name, share in _longest(summary)[:2] if share >= LARGE_SHARE]
     if not longest:
-        return "nothing to mend"
+        return nothing
     name = longest[0]
     calls = next((row.calls / max(row.steps, 1) for row in summary.rows if row.name == name), 1.0)
     if PARAMETRIZATION in name.replace("/", ".") and calls >= MANY_CALLS:
@@ -73,7 +79,7 @@ def where_to_begin(summary: Summary) -> str:
             "torch.nn.utils.parametrize.cached() it is computed once"
         )
     return (
-        f"nothing to mend; to spend less, begin with the work of {' and '.join(_with_lines(summary, longest))}: is all "
+        f"{nothing}; to spend less, begin with the work of {' and '.join(_with_lines(summary, longest))}: is all "
         "of its output used, and would fewer operations or smaller tensors do?"
     )
 
@@ -97,15 +103,19 @@ def _longest(summary: Summary) -> list[tuple[str, float]]:
 
 def _work(summary: Summary) -> str:
     """Phrase the share of the step that the model's work explains; empty where FLOPs are switched off."""
-    explained_ns = sum(one.ns for one in summary.ledger if one.state == "arithmetic")
+    explained = _explained(summary)
     if summary.work is None:
         return ""
-    if not explained_ns:
+    if not explained:
         reason = f" ({summary.work.reason})" if summary.work.reason else ""
         return f". Whether the model's work explains it is not known: FLOPs were not counted{reason}"
     rate = f", at {format_flops(summary.work.flops_per_s)}/s" if summary.work.flops_per_s else ""
-    share = format_percent(explained_ns / max(summary.step_mean_ns, 1))
-    return f". {share} of it is explained by the model's work{rate}"
+    return f". {format_percent(explained)} of it is explained by the model's work{rate}"
+
+
+def _explained(summary: Summary) -> float:
+    """Return the share of the step that the model's work explains."""
+    return sum(one.ns for one in summary.ledger if one.state == "arithmetic") / max(summary.step_mean_ns, 1)
 
 
 def _largest_unexplained(summary: Summary) -> LedgerEntry:

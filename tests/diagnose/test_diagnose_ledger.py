@@ -136,6 +136,16 @@ def test_a_healthy_verdict_says_what_the_work_explains() -> None:
     assert "90.0 % of it is explained by the model's work, at 66.0 GFLOP/s. No rule found anything" in text
 
 
+@pytest.mark.parametrize(("reason", "next_step"), [(None, "nothing to mend;"), ("unknown", "no cause was found;")])
+def test_nothing_has_to_be_mended_only_where_the_work_explains_the_step(reason: str | None, next_step: str) -> None:
+    """Where it was not counted, nothing is known of most of the step."""
+    healthy = layers(("0", 30, BYTES_IN_30_MS), ("1", 60, 2 * BYTES_IN_30_MS))
+    if reason is not None:
+        ledger = tuple(replace(one, state="uncounted") for one in healthy.ledger if one.state == "arithmetic")
+        healthy = replace(healthy, work=Work(reason=reason), ledger=ledger)
+    assert f"Next {next_step} to spend less" in " ".join(" ".join(render_card(healthy)).split())
+
+
 @pytest.mark.parametrize(("torch_ns", "named"), [(0, True), (8_000, False)])
 def test_a_healthy_verdict_names_the_lines_of_the_longest_modules(torch_ns: int, named: bool) -> None:
     """Arithmetic that nobody needs is explained by its work too. The line that calls a layer of torch says nothing."""
