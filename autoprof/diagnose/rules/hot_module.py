@@ -35,7 +35,7 @@ from ...base.units import count, format_bytes, format_flops, format_ms, format_p
 from .. import Evidence, ExceededBound, LongStep, Rule, abstain, classify, edit_module, inconclusive, threshold_time
 from .._bounds import LARGE_SHARE, MARGIN, MAX_BESIDE, MIN_SHARE, MOST, NEARLY_ALL, SEVERAL
 from .._contention import is_crowded
-from .._evidence import GRADIENT_HOOKS, NO_WORK, NUMBER, RowCost, RowWork
+from .._evidence import GRADIENT_HOOKS, NO_WORK, NUMBER, RowCost, RowWork, is_within
 from .._ledger import module_rows, work_times
 from .._long_steps import collection_cause, is_named_elsewhere
 from .._thresholding import phase_groups, rare_evidence, rare_time, share_evidence
@@ -67,7 +67,6 @@ IN_PYTHON: Final = (
 _BOUNDS: Final = {
     "beyond_work_ns": MIN_SHARE,
     "beyond_backward_ns": MAX_BESIDE,
-    "pieces_ns": MAX_BESIDE,
     "python_ns": MIN_SHARE,
 }
 """The bound of each kind of time that the ledger leaves open (``RowCost``)."""
@@ -362,35 +361,25 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
         costs[cost.row.name].append(cost)
     found, hooked = [], _hooked(run, own, costs)
     for one in own:
-        whole_ns = max(sum(cost.ns for cost in costs[one.name]), 1.0)
         for kind, bound in _BOUNDS.items():
-            part = sum(getattr(cost, kind) for cost in costs[one.name]) / whole_ns
-            ns = Interval(*(at * part for at in one.ns))
+            ns = _part(one, costs[one.name], kind)
             found.append((ns.middle / bound, one.name, kind, ns, one))
     most, _, kind, ns, hot = max(found, key=lambda one: one[:2])
-    if len(hooked) > 1 and sum(ns.middle for _, ns in hooked) > most * MAX_BESIDE:
+    if hooked and sum(ns.middle for _, ns in hooked) > most * MAX_BESIDE:
         return _judge_hooks(run, hooked)
+    loop = _loop(run, own, costs)
+    if loop and loop.ns.middle >= most * MAX_BESIDE:
+        return _judge_loop(run, loop)
     judged = threshold_time("hot-module", run, ns, ns.middle, _BOUNDS[kind], hot.row.phase)
     if not isinstance(judged, ExceededBound):
         return judged
-    own_ns, several = hot.ns.middle, costs[hot.name]
-    flops, moved, _, _ = (sum(one) for one in zip(*(cost.work or NO_WORK for cost in several), strict=True))
-    is_counted = any(cost.work for cost in several)
-    operators = round(sum(cost.operators for cost in several))
-    size = run.size(hot.row.fqn)
-    in_turn = kind == "pieces_ns" and size is not None and size.chained
-    if kind == "pieces_ns":
-        calls = round(hot.row.calls / max(hot.row.steps, 1) / run.members(hot.row))
-        often = f", in {calls} calls" if calls > 1 else ""
-        small = f"{'' if is_counted else 'at least '}{count(operators, 'small operator')}"
-        because = f"it launches {small}{often}, as a loop in Python does, and launching takes most of the time"
-        because += "; each call works on what the one before it has returned" if in_turn else ""
-    elif kind == "python_ns":
+    own_ns, work = hot.ns.middle, _whole_work(costs[hot.name])
+    if kind == "python_ns":
         because = f"{format_ms(ns.middle)} of it is code of the program that runs between its operators"
     elif kind == "beyond_work_ns":
         because = (
-            f"its work explains {format_ms(own_ns - ns.middle)} of it: {format_flops(flops)}, {format_bytes(moved)} "
-            f"read and written, {count(operators, 'operator')}"
+            f"its work explains {format_ms(own_ns - ns.middle)} of it: {format_flops(work.flops)}, "
+            f"{format_bytes(work.moved)} read and written, {count(round(work.operators), 'operator')}"
         )
     else:
         longer = format_ms(ns.middle)
@@ -398,10 +387,85 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
     return judged.finding(
         f"{hot.name} itself takes {format_ms(own_ns)} of the step ({format_percent(own_ns / run.step_time.middle)}): "
         f"{because}{_lines(run, hot)}",
-        IN_TURN if in_turn else {"pieces_ns": IN_PIECES, "python_ns": IN_PYTHON}.get(kind, IN_ITS_CODE),
+        IN_PYTHON if kind == "python_ns" else IN_ITS_CODE,
         name=hot.name,
-        gain_ns=ns.middle / 2 if kind == "pieces_ns" else ns.middle,
-        evidence={"flops": round(flops), "moved_bytes": round(moved), "operators": operators} if is_counted else {},
+        gain_ns=ns.middle,
+        evidence=_evidence(work) if any(cost.work for cost in costs[hot.name]) else {},
+    )
+
+
+def _part(one: OwnTime, costs: list[RowCost], kind: str) -> Interval:
+    """Return the part of a module's own time that is of one kind of ``RowCost``."""
+    part = sum(getattr(cost, kind) for cost in costs) / max(sum(cost.ns for cost in costs), 1.0)
+    return Interval(*(at * part for at in one.ns))
+
+
+def _whole_work(costs: Iterable[RowCost]) -> RowWork:
+    """Return the work of several rows; of one whose work is not counted, its operators."""
+    works = [cost.work or NO_WORK._replace(operators=cost.operators) for cost in costs]
+    return RowWork(*map(sum, zip(*works, strict=True)))
+
+
+def _evidence(work: RowWork) -> dict[str, int]:
+    return {"flops": round(work.flops), "moved_bytes": round(work.moved), "operators": round(work.operators)}
+
+
+class Loop(NamedTuple):
+    """A module that loops in Python: its time of launches with that of the modules in it, and their costs."""
+
+    outer: OwnTime
+    ns: Interval
+    own: list[OwnTime]
+    costs: list[RowCost]
+
+
+def _loop(run: Evidence, own: list[OwnTime], costs: Mapping[str, list[RowCost]]) -> Loop | None:
+    """Return the innermost module with such time in which nearly all of it lies, or else the one with most of it."""
+    parts = [(one, ns) for one in own if (ns := _part(one, costs[one.name], "pieces_ns")).middle > 0]
+    found = []
+    for outer, _ in parts:
+        fqn = outer.row.fqn
+        inside = [(one, ns) for one, ns in parts if one is outer or (fqn is not None and is_within(one.row, fqn))]
+        ns = Interval(*(sum(several) for several in zip(*(ns for _, ns in inside), strict=True)))
+        held = [one for one, _ in inside]
+        found.append(Loop(outer, ns, held, [cost for one in held for cost in costs[one.name]]))
+    enough = NEARLY_ALL * sum(ns.middle for _, ns in parts)
+    whole = [loop for loop in found if loop.ns.middle >= enough]
+    if whole:
+        return min(whole, key=lambda loop: (len(loop.own), loop.outer.name))
+    return max(found, key=lambda loop: (loop.ns.middle, loop.outer.name), default=None)
+
+
+def _is_in_turn(run: Evidence, loop: Loop) -> bool:
+    """Return whether each call of what the loop calls needs the one before: its outermost modules show that."""
+    called = [one for one in loop.own if one is not loop.outer and one.row.calls > one.row.steps] or [loop.outer]
+    depths = [(one.row.fqn or "").count(".") for one in called]
+    sizes = (run.size(one.row.fqn) for one, depth in zip(called, depths, strict=True) if depth == min(depths))
+    return all(size is not None and size.chained for size in sizes)
+
+
+def _judge_loop(run: Evidence, loop: Loop) -> Finding | None:
+    """Judge the launches of a loop: half of their time is gained where the loop is one operator."""
+    judged = threshold_time("hot-module", run, loop.ns, loop.ns.middle, MAX_BESIDE, loop.outer.row.phase)
+    if not isinstance(judged, ExceededBound):
+        return judged
+    work, name = _whole_work(loop.costs), loop.outer.name
+    is_counted = any(cost.work for cost in loop.costs)
+    own_ns = sum(one.ns.middle for one in loop.own)
+    calls = max(round(one.row.calls / max(one.row.steps, 1) / run.members(one.row)) for one in loop.own)
+    often = f", in {calls} calls" if calls > 1 else ""
+    small = f"{'' if is_counted else 'at least '}{count(round(work.operators), 'small operator')}"
+    in_turn = _is_in_turn(run, loop)
+    subject = f"{name} itself takes" if len(loop.own) == 1 else f"{name} and modules in it take"
+    return judged.finding(
+        f"{subject} {format_ms(own_ns)} of the step ({format_percent(own_ns / run.step_time.middle)}): "
+        f"{'it launches' if len(loop.own) == 1 else 'they launch'} {small}{often}, as a loop in Python does, and "
+        "launching takes most of the time"
+        f"{'; each call works on what the one before it has returned' if in_turn else ''}{_lines(run, loop.outer)}",
+        IN_TURN if in_turn else IN_PIECES,
+        name=name,
+        gain_ns=loop.ns.middle / 2,
+        evidence=_evidence(work) if is_counted else {},
         is_note=in_turn,
     )
 
