@@ -1,4 +1,4 @@
-"""Notes on settings and threads that may cost time, but of which no figure of a run shows how much."""
+"""Notes on threads, copies and trends that may cost time, but of which no figure of a run shows how much."""
 
 from __future__ import annotations
 
@@ -11,15 +11,6 @@ from ._evidence import Evidence
 
 def setting_notes(run: Evidence, found: Collection[str | None] = ()) -> Iterator[str]:
     """Yield the notes on a run; a thread of which a finding has the name needs none."""
-    environment = run.facts.environment
-    threads, cores, ranks = environment.threads or 0, environment.cores or 0, environment.local_ranks or 1
-    if environment.device in ("", "cpu") and cores and threads * ranks > cores:
-        each = max(cores // ranks, 1)
-        several = f" in each of {ranks} ranks" if ranks > 1 else ""
-        yield (
-            f"torch computes with {threads} threads{several} on {cores} processors, so threads wait for one another: "
-            f"torch.set_num_threads({each}), or OMP_NUM_THREADS={each} in the environment"
-        )
     if run.facts.trains_copy:
         yield (
             "an optimizer trains a copy of the model: its modules have no rows, because only the model given to "

@@ -127,7 +127,8 @@ def _path(line: CallSite, users: tuple[Site, ...], common: set[tuple[str, int]])
         inside = [user for user in reversed(users[: at or 0]) if not user.function.startswith("<")]
         if not inside:
             return within
-        place = format_place(*inside[0][:2])
+        source = call_site(inside[0], 0, 0).source
+        place = f"{format_place(*inside[0][:2])}{f' `{source}`' if source else ''}"
         last = "".join(f" → {user.function}" for user in inside[1:][-2:])
         if inside[0].function == _called(line):  # the place is in the function that the line calls
             return f"{'' if last else within}, at {place}{last}"

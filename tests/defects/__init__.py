@@ -26,6 +26,7 @@ DEFECTS: Final = (
     Defect("repeated-backward", "state carried with its graph", modules.train_with_carried_state),
     Defect("forward-only", "the model runs again for a metric", modules.train_with_metric_forwards),
     Defect("python-thread", "a thread that polls", machine.train_beside_a_polling_thread),
+    Defect("torch-threads", "more threads than processors", machine.train_with_many_threads),
     Defect("hot-module", "one block ten times its siblings", modules.train_with_hot_layer),
     Defect("optimizer", "optimizer in a Python loop", modules.train_with_looping_optimizer),
     Defect("small-batch", "a batch of one sample", modules.train_with_tiny_modules),

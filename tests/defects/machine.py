@@ -26,6 +26,13 @@ def train_beside_a_polling_thread(broken: bool) -> Summary:
     )
 
 
+def train_with_many_threads(broken: bool) -> Summary:
+    """Have torch use 16 threads on two processors; the healthy twin uses two."""
+    clock = FakeClock()
+    environment = Environment("cpu", threads=16 if broken else 2, cores=2, machine_cores=2)
+    return diagnose_again(train(four_layers(clock), clock), environment=environment)
+
+
 def train_with_anomaly_detection(broken: bool) -> Summary:
     """Detect anomalies in each backward, which doubles the time; the healthy twin does not."""
     clock = FakeClock()

@@ -204,6 +204,28 @@ def test_the_operators_of_many_layers_are_no_loop(members: int, named: bool) -> 
     assert not named or "at least 3000 small operators, in 25 calls" in finding.why
 
 
+@pytest.mark.parametrize(("function", "gain_ms"), [("look", 32), ("forward", None)])
+def test_the_time_of_hooks_is_that_of_their_lines(function: str, gain_ms: int | None) -> None:
+    """Their operators may be explained by the arithmetic of their layers, and are no more needed for that."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 41):
+        spans = [
+            Span(name, name, phase, None, (start + at * 20) * MS, 20 * MS)
+            for phase, start in ((Phase.FORWARD, 0), (Phase.BACKWARD, 40))
+            for at, name in enumerate("ab")
+        ]
+        frame = make_frame(spans, step=number, duration_ns=100 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    line = CallSite("train.py", 27, function, "", "", 80, 80 * MS)
+    facts = RunFacts(
+        sizes={name: ModuleSize("torch.nn.modules.conv.Conv2d", 100, hook="look (train.py:25)") for name in "ab"},
+        stacks={f"forward {name}": StackTable(100, 100 * MS, (line,)) for name in "ab"},
+    )
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "hot-module")
+    assert (None if finding is None else finding.gain_ns) == (None if gain_ms is None else gain_ms * MS)
+
+
 @pytest.mark.parametrize(("hook", "named"), [("look (train.py:25)", True), ("", False)])
 def test_hooks_that_take_little_time_in_each_of_many_modules_are_found(hook: str, named: bool) -> None:
     """Ten layers of torch take 10 ms forward and 2 backward each."""
@@ -224,7 +246,7 @@ def test_hooks_that_take_little_time_in_each_of_many_modules_are_found(hook: str
     if finding is not None:
         assert finding.gain_ns == 80 * MS
         assert finding.why.startswith(
-            "10 modules with forward hooks, a first, take 80.0 ms (66.7 % of the step) longer"
+            "the forward hooks of 10 modules, a first, take 80.0 ms (66.7 % of the step); such a hook is look"
         )
         assert "such a hook is look (train.py:25)" in finding.why
 

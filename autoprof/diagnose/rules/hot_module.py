@@ -471,12 +471,21 @@ def _judge_loop(run: Evidence, loop: Loop) -> Finding | None:
 
 
 def _hooked(run: Evidence, own: list[OwnTime], costs: Mapping[str, list[RowCost]]) -> list[tuple[OwnTime, Interval]]:
-    """Return the modules with hooks of the program, each with the time of its forward that nothing explains."""
+    """Return the modules with hooks of the program, each with the time of its forward that these take.
+
+    That is what nothing explains, or what the lines of the hook have where these were sampled.
+    """
     found = []
     for one in own:
         size, forward = run.size(one.row.fqn), [cost for cost in costs[one.name] if cost.row.phase is Phase.FORWARD]
-        part = sum(cost.unexplained_ns for cost in forward) / max(sum(cost.ns for cost in costs[one.name]), 1.0)
-        if part and size is not None and size.hook:
+        if size is None or not size.hook:
+            continue
+        table = run.facts.stacks.get(f"{Phase.FORWARD} {one.name}")
+        lines = [] if table is None else [line for line in table.named if size.hook.startswith(f"{line.function} (")]
+        share = sum(map(table.share, lines)) if table is not None else 0.0
+        hook_ns = sum(max(cost.unexplained_ns, share * cost.ns) for cost in forward)
+        part = hook_ns / max(sum(cost.ns for cost in costs[one.name]), 1.0)
+        if part:
             found.append((one, Interval(*(at * part for at in one.ns))))
     return sorted(found, key=lambda one: -one[1].middle)
 
@@ -490,8 +499,8 @@ def _judge_hooks(run: Evidence, hooked: list[tuple[OwnTime, Interval]]) -> Findi
     longest, size = hooked[0][0], run.size(hooked[0][0].row.fqn)
     hook = "" if size is None else size.hook
     return judged.finding(
-        f"{count(len(hooked), 'module')} with forward hooks, {longest.name} first, take {judged} longer than their "
-        f"work and their backward explain; such a hook is {hook}{_lines(run, longest)}",
+        f"the forward hooks of {count(len(hooked), 'module')}, {longest.name} first, take {judged}; such a hook is "
+        f"{hook}{_lines(run, longest)}",
         "remove the hooks, let them run once in many steps, or keep their statistics on the tensors' device without "
         "reading values (item, bool)",
         name=hook or None,
