@@ -125,6 +125,12 @@ def test_calls_and_steps_are_shown_where_they_matter() -> None:
     assert next(line for line in lines if "share" in line).split()[-1] == "steps"
 
 
+def test_a_module_is_called_as_often_as_its_forward_runs() -> None:
+    """A cell that is called twice, and gone through three times by each backward pass of a step."""
+    cell = (*((("cell", "forward", -1, 100),) * 2), *((("cell", "backward", -1, 100),) * 6))
+    assert _tree_of(*cell)[0][:2] == ["cell", "×2"]
+
+
 def _tree_of(*rows: tuple[str, str, int, float]) -> list[list[str]]:
     """Return the cells of the tree's lines."""
     lines = render_short(summary_of([frame_of(rows)]))

@@ -38,8 +38,9 @@ class Line:
 
     @property
     def calls(self) -> int:
-        """Calls in all recorded steps; a forward and its backward are one call."""
-        return max((row.calls for row in self.rows), default=0)
+        """Calls in all recorded steps; a forward is one, however often a backward pass goes through it."""
+        spans = max((row.calls for row in self.rows), default=0)
+        return next((row.calls for row in self.rows if row.phase is Phase.FORWARD), spans)
 
     @property
     def is_host_bound(self) -> bool:
@@ -48,7 +49,7 @@ class Line:
 
     def limit_ns(self, clock_limit_ns: int) -> int:
         """Return the clock's limit for all calls of this line; logged durations have no such limit."""
-        return 0 if self.rows[0].lane == LOGGED_LANE else self.calls * clock_limit_ns
+        return 0 if self.rows[0].lane == LOGGED_LANE else max(row.calls for row in self.rows) * clock_limit_ns
 
     def add(self, row: Row) -> None:
         """Add the time of a row that is not inside another row of this line."""
