@@ -63,8 +63,8 @@ def judge(run: Evidence) -> Finding | None:
     is_note = table.dominant is None and table.share_low(table.named[0]) * found.mean_share < MIN_SHARE
     return found.finding(
         where,
-        "look for copies, loops in Python and small operators there. What is not needed in each step: do it less often, "
-        "or outside of the training step: in the loader's workers, on another thread"
+        "look for copies, loops in Python and small operators there. What is not needed in each step: do it less "
+        "often, or outside of the training step: in the loader's workers, on another thread"
         + (", every Nth step" if found.rare is None else "")
         + '; with autoprof.span("…"): gives it a row of its own',
         name=table.dominant,
