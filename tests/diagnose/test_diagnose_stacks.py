@@ -320,6 +320,24 @@ def test_lines_that_each_take_less_than_a_tenth_of_the_run_are_a_note(counts: tu
     assert (finding.severity, finding.gain_ns is None) == (severity, severity == "note")
 
 
+@pytest.mark.parametrize(("backward_ms", "said"), [(30, True), (2, False)])
+def test_the_backward_of_code_in_no_span_is_told_beside_it(backward_ms: int, said: bool) -> None:
+    """A loss that loops over pairs makes a graph of as many pieces."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    spans = [
+        Span("net", "net", Phase.FORWARD, None, 0, 20 * MS),
+        Span(BACKWARD_NAME, None, Phase.BACKWARD, None, 60 * MS, backward_ms * MS),
+    ]
+    for step in range(1, 21):
+        frame = make_frame(spans, step=step, duration_ns=100 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    facts = RunFacts(stacks={UNATTRIBUTED: table_of(90, 10)})
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "unattributed")
+    clause = "the backward of operators outside of the model takes 30.0 ms more"
+    assert finding.why.endswith(clause) is said
+
+
 def test_few_samples_name_no_line() -> None:
     """Three samples of four are no majority."""
     facts = RunFacts(stacks={UNATTRIBUTED: table_of(3, 1)})

@@ -13,7 +13,7 @@ from __future__ import annotations
 from ...base.frame import BACKWARD_NAME, MODULE_PHASES, Phase
 from ...base.stats.intervals import Interval
 from ...base.summary import Finding
-from ...base.units import count
+from ...base.units import count, format_ms
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows
 from .._bounds import LARGE_SHARE, MAX_BESIDE, MIN_SAMPLES, MIN_SHARE
 from .._contention import own_time_ns
@@ -61,6 +61,9 @@ def judge(run: Evidence) -> Finding | None:
         )
     # The longest line certainly has a tenth of the run, or many lines take a part of a loop each.
     is_note = table.dominant is None and table.share_low(table.named[0]) * found.mean_share < MIN_SHARE
+    backward_ns = _backward_ns(run)
+    if backward_ns >= MIN_SHARE * run.summary.step_mean_ns:
+        where += f"; the backward of operators outside of the model takes {format_ms(backward_ns)} more"
     return found.finding(
         where,
         "look for copies, loops in Python and small operators there. What is not needed in each step: do it less "
@@ -106,6 +109,14 @@ def _judge_backward(run: Evidence) -> Finding | None:
         name=table.dominant if outside is None or outside.dominant is None else outside.dominant,
         evidence=table.evidence(),
     )
+
+
+def _backward_ns(run: Evidence) -> float:
+    """Return the time of a step in the backward of operators outside of the model, without code of the program."""
+    rows = [row for row in run.rows.get(Phase.BACKWARD, []) if row.name == BACKWARD_NAME]
+    table = run.facts.stacks.get(f"{Phase.BACKWARD} {BACKWARD_NAME}")
+    own = 0.0 if table is None else table.code_in_backward.lines_share
+    return sum(row.self_ns for row in rows) * (1 - own) / run.summary.steps
 
 
 def _explained_ns(run: Evidence) -> float:
