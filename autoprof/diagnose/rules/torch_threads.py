@@ -2,8 +2,8 @@
 
 Finds, above a bound:
 
-- threads of torch for one operator, of all ranks on this machine together, on a CPU: as many as the processors. A
-  note: no figure of the run shows what they cost.
+- threads of torch for one operator, of all ranks on this machine together, on a CPU; a note, since no figure of the
+  run shows what they cost: as many as the processors.
 """
 
 from __future__ import annotations
