@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import autoprof
 from autoprof.base.frame import Phase
 from autoprof.base.summary import HIGHER_ORDER, Summary, Work
+from autoprof.capture.recorder import Recorder
 from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.probes.metrics import Metrics, flop_meter
@@ -162,7 +163,7 @@ def test_a_count_is_in_the_overhead_of_the_step_that_it_lengthens(
 def meter_of(model: nn.Module, run: FakeRun) -> FlopMeter:
     """Return the meter of a run."""
     part = run.account.part
-    return FlopMeter(model, [], part(Part.FLOPS), part(Part.END), torch.device("cpu"))
+    return FlopMeter(model, [], part(Part.FLOPS), part(Part.END), torch.device("cpu"), Recorder(FakeClock()))
 
 
 @pytest.mark.parametrize(("modules", "seconds", "expected"), [(360, 4, 1), (400, 4, 0), (400, 250, 1)])
@@ -201,6 +202,17 @@ def test_a_model_that_the_program_drops_is_counted_as_it_goes(freezes: bool, cou
     work = meter.work(trained(nn.Linear(4, 4), *[batch(8)] * 4, flops="off"))
     assert work is not None
     assert (work.reason, work.flops.get("forward")) == ((CHANGED, None) if freezes else (None, LAYER))
+
+
+def test_a_model_that_goes_in_a_step_of_another_session_is_not_counted(counts: list[Any]) -> None:
+    """A collection of garbage may drop it there: the count would be a part of that step."""
+    model, run = nn.Sequential(nn.Linear(4, 4)), FakeRun()
+    run.now_ns = 10**9
+    meter = meter_of(model, run)
+    meter.add_steps(StepCalls((0,), False, 1), [describe(model, (torch.ones(8, 4),))], warmup=False)
+    with open_session(nn.Linear(4, 4), {**CONFIG, "sample": {"warmup": 0}}, clock=FakeClock()):
+        del model
+    assert counts == []
 
 
 class Loops(nn.Module):

@@ -19,7 +19,8 @@ from ...base.frame import MODULE_PHASES, Phase
 from ...base.stats.name_lines import Line, name_lines, walk
 from ...base.summary import HIGHER_ORDER, POSTPONED, Summary, UnfusedAttention, Work, WorkKind, WorkRow
 from ...base.units import NS_PER_S
-from ...capture import recorder
+from ...capture import recorder as recorders
+from ...capture.recorder import Recorder
 from ...devices import Peak, Tf32Flags, device_of
 from .flops import TOO_LONG, FlopCount, FlopKey, ModelCall, count_call, trained_parameters, weighted_sum
 from .model_calls import MAX_SHAPES, StepCalls
@@ -75,6 +76,7 @@ class FlopMeter:
         during: Allowance,
         at_end: Allowance,
         place: torch.device,
+        recorder: Recorder,
     ) -> None:
         self._names: dict[str, set[str]] = defaultdict(set)
         """The names of each fqn."""
@@ -83,7 +85,7 @@ class FlopMeter:
         self._during, self._at_end = during, at_end
         dropped = WeakMethod(self._finish_dropped)
         self._model = ref(model, lambda _: None if (finish := dropped()) is None else finish())
-        self._kind, self._thread = type(model), get_ident()
+        self._kind, self._recorder = type(model), recorder
         self._attributes: dict[str, Any] | None = None
         """Those of the model, while a call of it is still to be counted: they outlive it for so long."""
         self._modules = sum(1 for _ in model.modules())
@@ -124,14 +126,14 @@ class FlopMeter:
         self._attributes = None if model is None or self._is_counted() else vars(model)
 
     def _count(self, model: nn.Module, call: CountedCall, allowance: Allowance) -> None:
-        active, recorder.active = recorder.active, None  # spans of this forward belong to no step
+        active, recorders.active = recorders.active, None  # spans of this forward belong to no step
         try:
             with allowance.work():
                 spent_ns = allowance.spent_ns
                 wanted = replace(self._shapes[call.shape], backward=call.backward)
                 count = count_call(model, wanted, lambda: allowance.affords(0), allowance.processor_ns)
         finally:
-            recorder.active = active
+            recorders.active = active
         took_ns = allowance.spent_ns - spent_ns
         if count.reason == TOO_LONG:
             self._next_ns = MORE * took_ns
@@ -151,9 +153,13 @@ class FlopMeter:
             self._count_rest(model)
 
     def _finish_dropped(self) -> None:
-        """Count the rest on another module with the model's attributes: its last reference is gone, they are not."""
+        """Count the rest on another module with the model's attributes: its last reference is gone, they are not.
+
+        Where another session is in a step, as after a collection of garbage, nothing may be counted in it.
+        """
         attributes, self._attributes = self._attributes, None
-        if attributes is not None and get_ident() == self._thread:
+        is_between = recorders.active in (None, self._recorder) and get_ident() == self._recorder.thread
+        if attributes is not None and is_between:
             with suppress(TypeError):  # a class that is written in C
                 model = object.__new__(self._kind)
                 object.__setattr__(model, "__dict__", attributes)
