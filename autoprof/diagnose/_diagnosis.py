@@ -15,7 +15,7 @@ from ..base.frame import FrameRun
 from ..base.process.gc_paused import collects_garbage
 from ..base.summary import Summary
 from ..base.units import NS_PER_S
-from ..capture.hooks.sizes import ModuleSize
+from ..capture.hooks.sizes import ModuleSize, next_node
 from ..capture.memory import Footprint
 from ..devices import heap_bytes
 from ..probes import KeptTensorsProbe, TimedCall
@@ -125,6 +125,27 @@ class CollectionTracker:
         self._last_step = step
 
 
+class NodeTracker:
+    """Count the nodes of autograd that steps make, from the thread's own counter."""
+
+    def __init__(self) -> None:
+        self._next = self._made = self._steps = 0
+        self._last_step = -1
+
+    def step(self, step: int) -> None:
+        """Read the counter where a step closes."""
+        following = next_node()
+        if step == self._last_step + 1:
+            self._made += following - self._next
+            self._steps += 1
+        self._last_step, self._next = step, following
+
+    @property
+    def mean(self) -> float | None:
+        """The nodes of a mean step; None where no two steps in a row were recorded."""
+        return self._made / self._steps if self._steps else None
+
+
 class Diagnosis(Observer):
     """Observe a live run for the rules. They judge only when a summary is annotated.
 
@@ -152,6 +173,7 @@ class Diagnosis(Observer):
         self._optimizer_infos: tuple[OptimizerInfo, ...] | None = None
         self._collector = EvidenceCollector()
         self._collections = CollectionTracker()
+        self._nodes = NodeTracker()
         self._calls = calls
         self._ranks = ranks
         self._stacks = stacks
@@ -177,6 +199,7 @@ class Diagnosis(Observer):
         """Take the calls and the samples of a closed step."""
         step_ns = raw.ended_ns - raw.begun_ns
         self._collections.step(raw.step, step_ns)
+        self._nodes.step(raw.step)
         self._calls.step(raw, step_ns)
         if self._stacks.has_samples:
             self._stacks.step(raw)
@@ -249,6 +272,7 @@ class Diagnosis(Observer):
             collected=tuple(sorted(step for step in longest if step in collected)),
             collections=self._collections.count,
             collects=collects_garbage(),
+            nodes=self._nodes.mean,
             ranks=self._ranks.comparison(final=final),
             stacks=self._stacks.statistics(),
             threads=self._threads.busy(),

@@ -32,6 +32,8 @@ class RunFacts:
     """The longest steps in which a full garbage collection ran."""
     collections: int = 0
     """Number of steps with a full garbage collection."""
+    nodes: float | None = None
+    """Nodes of autograd that a mean step makes, in the model and outside of it."""
     collects: bool = True
     """Whether Python collects garbage by itself."""
     optimizers: tuple[OptimizerInfo, ...] | None = None

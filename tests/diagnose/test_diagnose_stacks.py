@@ -18,10 +18,12 @@ import autoprof
 from autoprof.base.frame import BACKWARD_NAME, FrameRun, Phase, Span
 from autoprof.base.stats import Aggregate
 from autoprof.base.summary import Finding
+from autoprof.capture.hooks.sizes import ModuleSize
 from autoprof.capture.recorder import Recorder
 from autoprof.devices import HostClock
 from autoprof.diagnose import EvidenceCollector, RunFacts, StackMonitor, StackTable, diagnose
 from autoprof.diagnose._calls import CallSite, call_site
+from autoprof.diagnose._diagnosis import NodeTracker
 from autoprof.diagnose._stacks import EXCLUDED, UNATTRIBUTED
 from autoprof.probes import stacks
 from autoprof.probes._call_table import Site
@@ -260,9 +262,15 @@ def test_backward_in_no_module_is_named_by_its_lines(lines: tuple[int, ...], tra
         assert "40.0 ms (44.0 % of the step) are in the backward pass, but in no module: train.py:88" in finding.why
 
 
-@pytest.mark.parametrize(("backward_ms", "named"), [(40, True), (20, False)])
-def test_backward_outside_of_the_model_is_no_hook(backward_ms: int, named: bool) -> None:
-    """Only the line that begins the pass runs then: it is the backward of a loss, whose own lines are known."""
+@pytest.mark.parametrize(
+    ("backward_ms", "nodes", "severity"),
+    [(40, None, "warning"), (40, 4000, "warning"), (40, 4, "note"), (20, 4000, None)],
+)
+def test_backward_outside_of_the_model_is_no_hook(backward_ms: int, nodes: float | None, severity: str | None) -> None:
+    """Only the line that begins the pass runs then: it is the backward of a loss, whose own lines are known.
+
+    That of a few large operators, as a decomposition of a matrix, is what the loss costs.
+    """
     span = Span(BACKWARD_NAME, None, Phase.BACKWARD, None, 50 * MS, backward_ms * MS)
     aggregate, collector = Aggregate(), EvidenceCollector()
     for step in range(1, 21):
@@ -273,9 +281,12 @@ def test_backward_outside_of_the_model_is_no_hook(backward_ms: int, named: bool)
         collector.add(frame)
     begin = CallSite("train.py", 30, "train", "backward", "", 90, 90 * MS)
     stacks = {f"backward {BACKWARD_NAME}": StackTable(90, 90 * MS, (begin,)), UNATTRIBUTED: table_of(90, 10)}
-    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), RunFacts(stacks=stacks))), "unattributed")
-    assert (finding is not None and finding.severity != "info") is named
-    if named:
+    facts = RunFacts(stacks=stacks, nodes=nodes, sizes={"net": ModuleSize("train.Net", 100)})
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "unattributed")
+    found = None if finding is None or finding.severity == "info" else finding.severity.replace("critical", "warning")
+    assert found == severity
+    if severity is not None:
+        assert ("(4000 in each step)" in finding.why) is (nodes == 4000)
         assert "no code of the program runs there" in finding.why
         assert "as of train.py:88 save_image" in finding.why
         assert "hook" not in finding.next
@@ -320,9 +331,14 @@ def test_lines_that_each_take_less_than_a_tenth_of_the_run_are_a_note(counts: tu
     assert (finding.severity, finding.gain_ns is None) == (severity, severity == "note")
 
 
-@pytest.mark.parametrize(("backward_ms", "said"), [(30, True), (2, False)])
-def test_the_backward_of_code_in_no_span_is_told_beside_it(backward_ms: int, said: bool) -> None:
-    """A loss that loops over pairs makes a graph of as many pieces."""
+@pytest.mark.parametrize(
+    ("backward_ms", "nodes", "said", "severity"),
+    [(30, None, True, "critical"), (30, 3000, True, "critical"), (30, 40, True, "note"), (2, 40, False, "critical")],
+)
+def test_the_backward_of_code_in_no_span_is_told_beside_it(
+    backward_ms: int, nodes: float | None, said: bool, severity: str
+) -> None:
+    """A loss that loops over pairs makes a graph of as many pieces; one of a few large operators computes."""
     aggregate, collector = Aggregate(), EvidenceCollector()
     spans = [
         Span("net", "net", Phase.FORWARD, None, 0, 20 * MS),
@@ -332,10 +348,24 @@ def test_the_backward_of_code_in_no_span_is_told_beside_it(backward_ms: int, sai
         frame = make_frame(spans, step=step, duration_ns=100 * MS)
         aggregate.add(frame)
         collector.add(frame)
-    facts = RunFacts(stacks={UNATTRIBUTED: table_of(90, 10)})
+    sizes = {"net": ModuleSize("train.Net", 100, nodes=10)}
+    facts = RunFacts(stacks={UNATTRIBUTED: table_of(90, 10)}, nodes=nodes, sizes=sizes)
     finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "unattributed")
     clause = "the backward of operators outside of the model takes 30.0 ms more"
     assert finding.why.endswith(clause) is said
+    assert finding.severity == severity
+
+
+def test_the_nodes_of_a_step_are_counted_between_two_steps_in_a_row() -> None:
+    """Those of steps that are not recorded belong to none."""
+    tracker, x = NodeTracker(), torch.ones(1, requires_grad=True)
+    tracker.step(1)
+    assert tracker.mean is None
+    for step, nodes in ((2, 3), (3, 5), (9, 70), (10, 4)):
+        for _ in range(nodes):
+            x * 2
+        tracker.step(step)
+    assert tracker.mean == 4
 
 
 def test_few_samples_name_no_line() -> None:

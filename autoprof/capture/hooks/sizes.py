@@ -29,7 +29,8 @@ LAST_NODES: Final = 8
 
 _compiling = torch.compiler.is_dynamo_compiling
 _tracing = torch._C._get_tracing_state
-_next_node = torch._C._autograd._get_sequence_nr
+next_node = torch._C._autograd._get_sequence_nr
+"""Return the number of the thread's next node of autograd: each node that it makes counts one."""
 
 
 class ModuleSize(NamedTuple):
@@ -79,7 +80,7 @@ class SizeProbe(EntryProbe):
                 self.detach()
             except Exception:
                 self.fail(module)
-        return _next_node()
+        return next_node()
 
     def called(self, module: nn.Module, args: Any, kwargs: Any, output: Any, first_node: int) -> None:
         """Note the sizes of a first call that did not raise."""
@@ -92,7 +93,7 @@ class SizeProbe(EntryProbe):
             has_hooks = any(one._backward_hooks or one._post_accumulate_grad_hooks for one in own)
             hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
             hook = next((_describe(one) for one in hooks if not _is_library(one)), "")
-            self._first_nodes = range(first_node, _next_node())
+            self._first_nodes = range(first_node, next_node())
             last = (node for one in tensors_of(output) for node in islice(_graph(one.grad_fn, first_node), LAST_NODES))
             filled = any(node.name().endswith("CopySlices") for node in last)
             self._sizes[self._fqn] = ModuleSize(kind, passed, has_hooks, hook, len(self._first_nodes), is_filled=filled)

@@ -15,7 +15,7 @@ from ...base.stats.intervals import Interval
 from ...base.summary import Finding
 from ...base.units import count, format_ms
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows
-from .._bounds import LARGE_SHARE, MAX_BESIDE, MIN_SAMPLES, MIN_SHARE
+from .._bounds import LARGE_SHARE, MANY_OPERATORS, MAX_BESIDE, MIN_SAMPLES, MIN_SHARE
 from .._contention import own_time_ns
 from .._stacks import UNATTRIBUTED
 from .._thresholding import is_above, threshold_phase
@@ -61,9 +61,10 @@ def judge(run: Evidence) -> Finding | None:
         )
     # The longest line certainly has a tenth of the run, or many lines take a part of a loop each.
     is_note = table.dominant is None and table.share_low(table.named[0]) * found.mean_share < MIN_SHARE
-    backward_ns = _backward_ns(run)
+    nodes, backward_ns = _nodes_outside(run), _backward_ns(run)
     if backward_ns >= MIN_SHARE * run.summary.step_mean_ns:
         where += f"; the backward of operators outside of the model takes {format_ms(backward_ns)} more"
+        is_note |= nodes is not None and nodes < MANY_OPERATORS  # a loss computes with a few large operators
     return found.finding(
         where,
         "look for copies, loops in Python and small operators there. What is not needed in each step: do it less "
@@ -99,16 +100,28 @@ def _judge_backward(run: Evidence) -> Finding | None:
         )
     if classify(found.share, LARGE_SHARE) != "above":
         return None
-    outside = run.facts.stacks.get(UNATTRIBUTED)
+    outside, nodes = run.facts.stacks.get(UNATTRIBUTED), _nodes_outside(run)
+    many = f" ({nodes:.0f} in each step)" if nodes is not None and nodes >= MANY_OPERATORS else ""
     lines = "" if outside is None or not outside.named else f", as of {outside.described}"
     return found.finding(
         f"{found} are in the backward pass, but in no module, and no code of the program runs there: it is the "
-        f"backward of operators outside of the model{lines}",
+        f"backward of operators outside of the model{many}{lines}",
         "look at the operators on the model's output or its parameters before loss.backward(), as a loss or a "
         "penalty is",
         name=table.dominant if outside is None or outside.dominant is None else outside.dominant,
         evidence=table.evidence(),
+        is_note=nodes is not None and not many,
     )
+
+
+def _nodes_outside(run: Evidence) -> float | None:
+    """Return how many nodes of autograd a step makes outside of the model's modules; None where that is not known."""
+    made = run.facts.nodes
+    for row in run.rows.get(Phase.FORWARD, []):
+        if row.parent is None and row.fqn is not None and made is not None:
+            size = run.size(row.fqn)
+            made = None if size is None else made - size.nodes * row.calls / run.summary.steps
+    return made
 
 
 def _backward_ns(run: Evidence) -> float:
