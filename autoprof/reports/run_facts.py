@@ -126,7 +126,7 @@ def _step(summary: Summary, full: bool) -> str:
     else:
         text = f"mean {_format_time(summary.step_mean_ns)}, {spread}"
     micro = summary.micro_steps or 0
-    return f"{text}; {micro} backward passes per optimizer step" if micro > 1 else text
+    return f"{text}; {micro} forwards with a backward per optimizer step" if micro > 1 else text
 
 
 def bias_text(summary: Summary) -> str | None:

@@ -52,7 +52,7 @@ def test_micro_steps_are_pairs_of_forward_and_backward(step: str, reentrant: boo
     summary = watched.sink.summary
     assert summary is not None
     assert summary.micro_steps == 4
-    assert "4 backward passes per optimizer step" in " ".join(" ".join(render_summary(summary)).split())
+    assert "4 forwards with a backward per optimizer step" in " ".join(" ".join(render_summary(summary)).split())
 
 
 def test_several_losses_of_one_forward_are_one_micro_step() -> None:
