@@ -114,30 +114,53 @@ def _called(line: CallSite) -> str:
     return "" if line.call.startswith(("<", "__")) else line.call
 
 
-def _path(line: CallSite, users: tuple[Site, ...], common: set[tuple[str, int]]) -> str:
-    """Return the calls inside a line where the time goes, and its function, unless that is the loop.
+Stacks = list[tuple[int, tuple[Site, ...]]]
+"""The time of samples, and their lines, innermost first."""
+
+
+def _path(line: CallSite, stacks: Stacks, common: set[tuple[str, int]]) -> str:
+    """Return the calls inside a line where the time goes, or its function, unless that is the loop, and the last place.
 
     Without ``common`` lines, those of the loop, it is the innermost line, and the line that calls its function.
     """
-    at = next((at for at, user in enumerate(users) if user[:2] == (line.file, line.line)), None)
+    users = max(stacks, key=lambda one: one[0])[1]
     if common:
         loops = {user.function for user in users if user[:2] in common}
         own = "" if not _called(line) or line.function in loops or line.function.startswith("<") else line.function
-        within = f" in {own}" if own else ""
-        inside = [user for user in reversed(users[: at or 0]) if not user.function.startswith("<")]
+        within, inside = f" in {own}" if own else "", _inside(line, stacks)
         if not inside:
             return within
-        source = call_site(inside[0], 0, 0).source
-        place = f"{format_place(*inside[0][:2])}{f' `{source}`' if source else ''}"
-        last = "".join(f" → {user.function}" for user in inside[1:][-2:])
-        if inside[0].function == _called(line):  # the place is in the function that the line calls
-            return f"{'' if last else within}, at {place}{last}"
-        return f" → {inside[0].function} ({place}){last or within}"
+        calls = [user.function for user in inside]
+        if calls[0] == _called(line):  # the line says it already
+            del calls[0]
+        source = call_site(inside[-1], 0, 0).source
+        place = f"{format_place(*inside[-1][:2])}{f' `{source}`' if source else ''}"
+        return f"{''.join(f' → {call}' for call in calls[-2:]) or within}, at {place}"
+    at = next((at for at, user in enumerate(users) if user[:2] == (line.file, line.line)), None)
     callers = users[0 if at is None else at + 1 :]
     if not callers:
         return ""
     within = f" in {line.function}" if _called(line) and not line.function.startswith("<") else ""
     return f"{within}, called in {callers[0].function} ({format_place(*callers[0][:2])})"
+
+
+def _inside(line: CallSite, stacks: Stacks) -> list[Site]:
+    """Return the lines inside of a line, the outermost first, as far as one of them has most of the line's time."""
+    ways = []
+    for ns, users in stacks:
+        at = next((at for at, user in enumerate(users) if user[:2] == (line.file, line.line)), 0)
+        ways.append((ns, [user for user in reversed(users[:at]) if not user.function.startswith("<")]))
+    found, whole_ns = list[Site](), sum(ns for ns, _ in ways)
+    while True:
+        depth, spent = len(found), Counter[tuple[str, int]]()
+        ways = [(ns, way) for ns, way in ways if len(way) > depth]
+        for ns, way in ways:
+            spent[way[depth][:2]] += ns
+        place, ns = max(spent.items(), key=lambda one: one[1], default=(None, 0))
+        if ns < MOST * whole_ns:
+            return found
+        ways = [(ns, way) for ns, way in ways if way[depth][:2] == place]
+        found.append(ways[0][1][depth])
 
 
 class StackMonitor:
@@ -235,8 +258,7 @@ class StackMonitor:
             common |= self._loop_lines
             shared = self._lines_in([kind], NEARLY_ALL) - common
         groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
-        stacks: dict[tuple[str, int], tuple[int, tuple[Site, ...]]] = {}
-        """The stack with most of the time of each line."""
+        stacks: dict[tuple[str, int], Stacks] = {}
         for (users, inner), (count, ns) in self._tables[kind].items():
             # A lambda has no name: the line in it that calls something says more than the line that calls it.
             own = (user for user in reversed(users) if user[:2] not in common and user.call != "<lambda>")
@@ -245,7 +267,7 @@ class StackMonitor:
                 sums = groups.setdefault(site[:2], {}).setdefault(site, [0, 0, 0])
                 by_torch = inner is not None and inner.call in TORCH_WORK
                 sums[0], sums[1], sums[2] = sums[0] + count, sums[1] + ns, sums[2] + by_torch * ns
-                stacks[site[:2]] = max(stacks.get(site[:2], (0, ())), (ns, users), key=lambda one: one[0])
+                stacks.setdefault(site[:2], []).append((ns, users))
         most = sorted(groups.values(), key=lambda group: -sum(ns for _, ns, _ in group.values()))[:5]
         lines = []
         for group in most:
@@ -253,7 +275,7 @@ class StackMonitor:
             count, ns, torch_ns = map(sum, zip(*group.values(), strict=True))
             line = call_site(longest, count, ns)
             around = set() if longest[:2] in shared else common
-            lines.append(replace(line, path=_path(line, stacks[longest[:2]][1], around), torch_ns=torch_ns))
+            lines.append(replace(line, path=_path(line, stacks[longest[:2]], around), torch_ns=torch_ns))
         samples, ns = map(sum, zip(*self._tables[kind].values(), strict=True))
         return StackTable(samples, ns, tuple(lines))
 
