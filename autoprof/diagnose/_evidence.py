@@ -61,10 +61,11 @@ NO_WORK: Final = RowWork(0.0, 0.0, 0.0, 0.0)
 
 def is_within(row: Row, fqn: str) -> bool:
     """Return whether all modules of a row lie in this one: of a name that several share, the part before is theirs."""
+    if row.fqn is None or not fqn:
+        return row.fqn is not None  # the model itself holds all of them
     parts = row.name.split("/")
     shared = next((at for at, part in enumerate(parts) if SHARED_NAME.search(part)), len(parts))
-    is_inside = row.fqn is not None and (not fqn or f"{row.fqn}.".startswith(f"{fqn}."))
-    return is_inside and fqn.count(".") < shared
+    return f"{row.fqn}.".startswith(f"{fqn}.") and fqn.count(".") < shared
 
 
 class RowCost(NamedTuple):

@@ -14,6 +14,7 @@ from autoprof.base.summary import POSTPONED, MemoryRow, Summary, Work, WorkRow
 from autoprof.capture.hooks.sizes import ModuleSize
 from autoprof.diagnose import EvidenceCollector, RunFacts, StackTable, diagnose
 from autoprof.diagnose._calls import CallSite
+from autoprof.diagnose._evidence import is_within
 from autoprof.testing import make_frame
 
 MFLOP = 1_000_000
@@ -161,6 +162,13 @@ def test_a_loop_in_which_each_call_needs_the_one_before_is_no_fault(chained: boo
     finding = finding_of(run({"cell": 50, "layer": 50}, facts=facts, work=UNCOUNTED), "hot-module")
     assert (finding.name, finding.severity) == ("cell", severity)
     assert ("each call works on what the one before it has returned" in finding.why) is chained
+
+
+@pytest.mark.parametrize(("fqn", "inside"), [("", True), ("h", True), ("h.1", False), ("g", False)])
+def test_a_shared_row_lies_in_a_module_that_holds_all_of_its_members(fqn: str, inside: bool) -> None:
+    """The model holds every row."""
+    (row,) = [row for row in run({"h.0": 10, "h.1": 10}, name="h/0-1").rows if row.name == "h/0-1"]
+    assert is_within(row, fqn) is inside
 
 
 def test_the_time_of_a_loop_is_shared_between_its_launches_and_its_arithmetic() -> None:
