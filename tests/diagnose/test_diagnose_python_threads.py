@@ -69,15 +69,3 @@ def test_a_thread_that_holds_the_interpreter_while_the_training_thread_waits_is_
     assert [one.rule for one in found] == ([] if rule is None else [rule])
     if found:
         assert found[0].gain_ns == pytest.approx(0.7 * run.summary.step_mean_ns, rel=0.01)
-
-
-@pytest.mark.parametrize(("busy", "found"), [(1.0, True), (0.43, False)])
-def test_a_thread_that_takes_the_processor_of_the_training_thread_is_found(busy: float, found: bool) -> None:
-    """Of two processors another process has one, and both threads share the other: each waits while the other runs."""
-    run = evidence_of({"forward": 60, "backward": 30}, repeat=20)
-    shares = {"host_cpu_busy": 1.0, "host_cpu_cores": 0.57 + busy * 0.43, "host_cpu_waiting": 0.42 * busy}
-    metrics = {name: MetricStats(share, share, share, share, 5) for name, share in shares.items()}
-    threads = (PythonThread("Reporter", 0.43 * busy),)
-    facts = RunFacts(threads=threads, training_cores=0.57, environment=Environment("cpu", machine_cores=2))
-    summary = diagnose(replace(run, summary=replace(run.summary, metrics=metrics), facts=facts))
-    assert [one.rule for one in summary.findings if one.severity != "info"] == ["python-thread"] * found

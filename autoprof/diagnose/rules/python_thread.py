@@ -28,21 +28,20 @@ def judge(run: Evidence) -> Finding | None:
     used, cores = contention(run), run.facts.training_cores
     if not threads or used is None or cores is None or run.summary.clock == "device":
         return None  # a thread that waits for a device does not compute either
-    # Where processors are short, the thread also keeps the training thread from one, as long as it runs itself.
-    waiting = max((used.waiting or 0.0) - sum(thread.cores for thread in threads), 0.0)
+    computing = cores + (used.waiting or 0.0)
     phases, whole = run.summary.phases, max(run.summary.total_step_ns, 1)
     waits = sum(phases.get(phase, 0) for phase in OUTSIDE) / whole
-    lost_ns = (1 - cores - waiting - waits) * run.summary.step_mean_ns
+    lost_ns = (1 - computing - waits) * run.summary.step_mean_ns
     found = threshold_time("python-thread", run, Interval.exact(max(lost_ns, 0.0)), max(lost_ns, 0.0))
     if not isinstance(found, ExceededBound):
         return found
     name = threads[0].name
     return found.finding(
         f"thread {name} takes {format_percent(threads[0].cores)} of a processor: while it runs Python it holds the "
-        f"interpreter (GIL), and the training thread waits {found} for it",
+        f"interpreter (GIL), and the training thread waits {found}",
         "wait there by an event, a lock or queue.get() in place of polling; or do its work in another process",
         name=name,
     )
 
 
-RULE = Rule("python-thread", judge, order=48, host_times=False, experiment=Experiment("other", "edit"))
+RULE = Rule("python-thread", judge, order=48, experiment=Experiment("other", "edit"))
