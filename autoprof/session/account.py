@@ -186,8 +186,8 @@ class Account:
         self._now_ns: Callable[[], int] = perf_counter_ns
         self._opened_ns = 0
         self._parts = {part: PartAllowance(self, part) for part in Part}
-        self.metered = [one for part, one in self._parts.items() if part not in (Part.START, Part.MARKS, Part.END)]
-        """The parts that lengthen steps, but the marks, which the frames count themselves."""
+        self.metered = [one for part, one in self._parts.items() if part not in (Part.START, Part.MARKS)]
+        """The parts of the budget but the marks, which the frames count themselves."""
         self._before_end_ns: int | None = None
 
     def open(self, budget: float | None, now_ns: Callable[[], int]) -> None:
@@ -247,7 +247,6 @@ class Account:
 
     @property
     def end_ns(self) -> int | None:
-        """The cost of the end so far, with what was counted as the model went; None before it."""
+        """The cost of the end so far; None before it."""
         self.count_open()
-        before_ns = self._before_end_ns
-        return None if before_ns is None else self.metered_ns - before_ns + self.spent_ns(Part.END)
+        return None if self._before_end_ns is None else self.metered_ns - self._before_end_ns

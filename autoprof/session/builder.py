@@ -349,7 +349,7 @@ class _Builder:
         if self._settings.flops != "off":
             targets = [(target.name, target.fqn) for target in self._named]
             part = self._account.part
-            flops = FlopMeter(self._model, targets, part(Part.FLOPS), part(Part.END), self._place, self._recorder)
+            flops = FlopMeter(self._model, targets, part(Part.FLOPS), part(Part.END), self._place)
         return Metrics(
             self._root, self._context.batches, telemetry, flops, self._inputs, shares_inputs=self._exchange is not None
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 from weakref import ref
 
@@ -15,7 +16,6 @@ from torch import Tensor, nn
 import autoprof
 from autoprof.base.frame import Phase
 from autoprof.base.summary import HIGHER_ORDER, Summary, Work
-from autoprof.capture.recorder import Recorder
 from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.probes.metrics import Metrics, flop_meter
@@ -163,7 +163,7 @@ def test_a_count_is_in_the_overhead_of_the_step_that_it_lengthens(
 def meter_of(model: nn.Module, run: FakeRun) -> FlopMeter:
     """Return the meter of a run."""
     part = run.account.part
-    return FlopMeter(model, [], part(Part.FLOPS), part(Part.END), torch.device("cpu"), Recorder(FakeClock()))
+    return FlopMeter(model, [], part(Part.FLOPS), part(Part.END), torch.device("cpu"))
 
 
 @pytest.mark.parametrize(("modules", "seconds", "expected"), [(360, 4, 1), (400, 4, 0), (400, 250, 1)])
@@ -182,36 +182,49 @@ def test_the_end_of_a_run_counts_what_is_short_or_within_the_budget(
     assert len(counts) == expected
 
 
+class Held(nn.Sequential):
+    """A model that may hold itself."""
+
+    def __init__(self, *, cyclic: bool) -> None:
+        super().__init__(nn.Linear(4, 4))
+        self.save = self.float if cyclic else torch.nn.functional.relu
+
+
+def dropped(run: FakeRun, *, cyclic: bool = False, freezes: bool = False) -> tuple[FlopMeter, Any, Any]:
+    """Return the meter of a model that is gone, as after the main function of a program, and what was held of it."""
+    model = Held(cyclic=cyclic)
+    meter = meter_of(model, run)
+    meter.add_steps(StepCalls((0,), False, 1), [describe(model, (torch.ones(8, 4),))], warmup=False)
+    model[0].requires_grad_(not freezes)
+    found = meter, ref(model), ref(model[0])
+    del model
+    gc.collect()
+    return found
+
+
 @pytest.mark.parametrize("freezes", [False, True])
-def test_a_model_that_the_program_drops_is_counted_as_it_goes(freezes: bool, counts: list[Any]) -> None:
-    """The main function of a program returns before the run is closed; its tensors are kept no longer than that."""
-
-    def main(run: FakeRun) -> tuple[FlopMeter, ref[nn.Module], ref[nn.Module]]:
-        model = nn.Sequential(nn.Linear(4, 4))
-        meter = meter_of(model, run)
-        meter.add_steps(StepCalls((0,), False, 1), [describe(model, (torch.ones(8, 4),))], warmup=False)
-        assert counts == []
-        model[0].requires_grad_(not freezes)
-        return meter, ref(model), ref(model[0])
-
+def test_a_model_that_the_program_drops_is_counted_at_the_end(freezes: bool, counts: list[Any]) -> None:
+    """Its layers are held until then, and no longer."""
     run = FakeRun()
+    meter, model, layer = dropped(run, freezes=freezes)
+    assert model() is None
+    assert layer() is not None
+    assert counts == []
     run.now_ns = 10**9
-    meter, *dropped = main(run)
-    assert [one() for one in dropped] == [None, None]
-    assert len(counts) == 1
+    meter.finish()
+    assert layer() is None
     work = meter.work(trained(nn.Linear(4, 4), *[batch(8)] * 4, flops="off"))
     assert work is not None
     assert (work.reason, work.flops.get("forward")) == ((CHANGED, None) if freezes else (None, LAYER))
 
 
-def test_a_model_that_goes_in_a_step_of_another_session_is_not_counted(counts: list[Any]) -> None:
-    """A collection of garbage may drop it there: the count would be a part of that step."""
-    model, run = nn.Sequential(nn.Linear(4, 4)), FakeRun()
+def test_a_model_whose_attributes_lead_back_to_it_is_not_held(counts: list[Any]) -> None:
+    """It could never be dropped: a method of its own as an attribute, or a trainer that knows it."""
+    run = FakeRun()
+    meter, model, layer = dropped(run, cyclic=True)
+    assert (model(), layer()) == (None, None)
     run.now_ns = 10**9
-    meter = meter_of(model, run)
-    meter.add_steps(StepCalls((0,), False, 1), [describe(model, (torch.ones(8, 4),))], warmup=False)
-    with open_session(nn.Linear(4, 4), {**CONFIG, "sample": {"warmup": 0}}, clock=FakeClock()):
-        del model
+    meter.finish()
     assert counts == []
 
 

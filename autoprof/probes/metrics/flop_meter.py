@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from threading import get_ident
+from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
-from weakref import WeakMethod, ref
+from weakref import ref
 
 import torch
 from torch import nn
@@ -19,8 +20,7 @@ from ...base.frame import MODULE_PHASES, Phase
 from ...base.stats.name_lines import Line, name_lines, walk
 from ...base.summary import HIGHER_ORDER, POSTPONED, Summary, UnfusedAttention, Work, WorkKind, WorkRow
 from ...base.units import NS_PER_S
-from ...capture import recorder as recorders
-from ...capture.recorder import Recorder
+from ...capture import recorder
 from ...devices import Peak, Tf32Flags, device_of
 from .flops import TOO_LONG, FlopCount, FlopKey, ModelCall, count_call, trained_parameters, weighted_sum
 from .model_calls import MAX_SHAPES, StepCalls
@@ -33,6 +33,8 @@ FIRST_NS: Final = 200_000_000
 """Extra time of a process's first count, in which torch imports its formulas."""
 MORE: Final = 4
 """Times as long as a count that was stopped the next one may take."""
+MAX_OBJECTS: Final = 20_000
+"""Objects that are looked at behind a model's attributes, in some ten milliseconds: five hundred modules."""
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
 PASSES: Final = "the step runs more backward passes than its calls of the model explain"
 CHANGED: Final = "parameters were frozen or unfrozen during the run"
@@ -64,9 +66,10 @@ class FlopMeter:
     """Count the FLOPs of each sequence of model calls in a step, and divide them by the steps' time.
 
     A count takes some milliseconds of the training thread for each module. It is postponed until ``during`` affords it;
-    a run that ends before is counted when it is closed, or when the program drops the model, as at the end of its
-    ``main``, if ``at_end`` affords that. The device's peak is found at the
-    first count, because a model may move to its device after set-up; ``place`` is that of a model without parameters.
+    a run that ends before is counted when it is closed, if ``at_end`` affords that. The program may have dropped the
+    model by then, as at the end of its ``main``: until it is counted its attributes are held, unless they lead back to
+    it, so that it could never be dropped. The device's peak is found at the first count, because a model may move to
+    its device after set-up; ``place`` is that of a model without parameters.
     """
 
     def __init__(
@@ -76,18 +79,18 @@ class FlopMeter:
         during: Allowance,
         at_end: Allowance,
         place: torch.device,
-        recorder: Recorder,
     ) -> None:
         self._names: dict[str, set[str]] = defaultdict(set)
         """The names of each fqn."""
         for name, fqn in targets:
             self._names[fqn].add(name)
         self._during, self._at_end = during, at_end
-        dropped = WeakMethod(self._finish_dropped)
-        self._model = ref(model, lambda _: None if (finish := dropped()) is None else finish())
-        self._kind, self._recorder = type(model), recorder
-        self._attributes: dict[str, Any] | None = None
-        """Those of the model, while a call of it is still to be counted: they outlive it for so long."""
+        self._model = ref(model)
+        self._held: tuple[type[nn.Module], dict[str, Any]] | None = None
+        """The model's class and attributes, while a call of it is still to be counted."""
+        self._may_hold: bool | None = None
+        self._stopped = False
+        """Whether a count took too long."""
         self._modules = sum(1 for _ in model.modules())
         self._place = place
         self._peak: DevicePeak | None = None
@@ -115,27 +118,42 @@ class FlopMeter:
         if reason:
             if not warmup or calls.outside:  # only the first step with a shape shows calls outside
                 self._reasons.add(reason)
-            return
-        if not warmup:
-            self._steps[sequence] += steps
-        for call in sequence:
-            model = self._model()
-            if model is not None and call not in self._counts and self._during.affords(self._next_ns):
-                self._count(model, call, self._during)
+        else:
+            if not warmup:
+                self._steps[sequence] += steps
+            for call in sequence:
+                model = self._model()
+                if model is not None and call not in self._counts and self._during.affords(self._next_ns):
+                    self._count(model, call, self._during)
+        self._hold()
+
+    def _hold(self) -> None:
+        """Hold the attributes of a model that is not counted yet, and let go of those of one that is."""
         model = self._model()
-        self._attributes = None if model is None or self._is_counted() else vars(model)
+        if model is None:
+            return
+        if self._reasons or self._stopped or self._is_counted():
+            self._held = None
+            return
+        if self._may_hold is None:
+            with self._during.work():
+                has_end = hasattr(type(model), "__del__")  # which would be called a second time
+                self._may_hold = not has_end and not _leads_to(vars(model), model)
+        if self._may_hold:
+            self._held = type(model), vars(model)
 
     def _count(self, model: nn.Module, call: CountedCall, allowance: Allowance) -> None:
-        active, recorders.active = recorders.active, None  # spans of this forward belong to no step
+        active, recorder.active = recorder.active, None  # spans of this forward belong to no step
         try:
             with allowance.work():
                 spent_ns = allowance.spent_ns
                 wanted = replace(self._shapes[call.shape], backward=call.backward)
                 count = count_call(model, wanted, lambda: allowance.affords(0), allowance.processor_ns)
         finally:
-            recorders.active = active
+            recorder.active = active
         took_ns = allowance.spent_ns - spent_ns
         if count.reason == TOO_LONG:
+            self._stopped = True
             self._next_ns = MORE * took_ns
             if count.operators:
                 self._forwards[call] = replace(count, reason=None)
@@ -147,24 +165,15 @@ class FlopMeter:
 
     def finish(self) -> None:
         """Count the calls that are not counted yet, those of most steps first, unless that takes too long."""
-        self._attributes = None
+        held, self._held = self._held, None
         model = self._model()
+        if model is None and held is not None and not self._reasons:
+            with suppress(Exception):  # a class may be written in C, and have attributes of its own
+                model = object.__new__(held[0])
+                object.__setattr__(model, "__dict__", held[1])
+                self._compare_trained(model)
         if model is not None:
             self._count_rest(model)
-
-    def _finish_dropped(self) -> None:
-        """Count the rest on another module with the model's attributes: its last reference is gone, they are not.
-
-        Where another session is in a step, as after a collection of garbage, nothing may be counted in it.
-        """
-        attributes, self._attributes = self._attributes, None
-        is_between = recorders.active in (None, self._recorder) and get_ident() == self._recorder.thread
-        if attributes is not None and is_between:
-            with suppress(TypeError):  # a class that is written in C
-                model = object.__new__(self._kind)
-                object.__setattr__(model, "__dict__", attributes)
-                self._compare_trained(model)
-                self._count_rest(model)
 
     def _is_counted(self) -> bool:
         return all(call in self._counts for sequence in self._steps for call in sequence)
@@ -243,6 +252,22 @@ class FlopMeter:
             parts: Parts = {name: (work, _by_phase(work)) for name, work in _parts(mean, self._names).items()}
             self._mean = steps, mean, parts
         return self._mean[1], self._mean[2]
+
+
+def _leads_to(start: object, target: object) -> bool:
+    """Return whether an object leads to another one, or to more than ``MAX_OBJECTS``."""
+    seen, waiting = {id(start)}, [start]
+    while waiting and len(seen) <= MAX_OBJECTS:
+        one = waiting.pop()
+        if one is target:
+            return True
+        # What a function finds by its module is there as long as the module.
+        inside = (one.__closure__, one.__defaults__, vars(one)) if isinstance(one, FunctionType) else (one,)
+        for found in gc.get_referents(*inside):
+            if id(found) not in seen and not isinstance(found, (type, ModuleType)):
+                seen.add(id(found))
+                waiting.append(found)
+    return bool(waiting)
 
 
 def _rows(
