@@ -130,18 +130,26 @@ def _path(line: CallSite, stacks: Stacks, common: set[tuple[str, int]]) -> str:
         within, inside = f" in {own}" if own else "", _inside(line, stacks)
         if not inside:
             return within
-        calls = [user.function for user in inside]
-        if calls[0] == _called(line):  # the line says it already
-            del calls[0]
-        source = call_site(inside[-1], 0, 0).source
-        place = f"{format_place(*inside[-1][:2])}{f' `{source}`' if source else ''}"
-        return f"{''.join(f' → {call}' for call in calls[-2:]) or within}, at {place}"
+        first, last = inside[0], inside[-1]
+        place, deepest = _quoted(first), ""
+        if len(inside) > 1:
+            place, deepest = format_place(*first[:2]), f", at {_quoted(last)}"
+        calls = "".join(f" → {user.function}" for user in inside[1:][-2:])
+        if first.function == _called(line):  # the place is in the function that the line calls
+            return f"{'' if calls else within}, at {place}{calls}{deepest}"
+        return f" → {first.function} ({place}){calls or within}{deepest}"
     at = next((at for at, user in enumerate(users) if user[:2] == (line.file, line.line)), None)
     callers = users[0 if at is None else at + 1 :]
     if not callers:
         return ""
     within = f" in {line.function}" if _called(line) and not line.function.startswith("<") else ""
     return f"{within}, called in {callers[0].function} ({format_place(*callers[0][:2])})"
+
+
+def _quoted(site: Site) -> str:
+    """Return a place with its line of source."""
+    source = call_site(site, 0, 0).source
+    return f"{format_place(*site[:2])}{f' `{source}`' if source else ''}"
 
 
 def _inside(line: CallSite, stacks: Stacks) -> list[Site]:

@@ -535,7 +535,9 @@ def test_a_line_is_named_with_the_calls_inside_it_or_around_it(probe: StackProbe
         *((1060 + ms, "main after draw rest") for ms in range(0, 30, 5)),
     )
     tables = monitor.statistics()
-    assert tables[UNATTRIBUTED].describe(0.5) == "train.py:6 draw → rest, at train.py:4, 50.0 % (6 samples)"
+    assert (
+        tables[UNATTRIBUTED].describe(0.5) == "train.py:6 draw, at train.py:7 → rest, at train.py:4, 50.0 % (6 samples)"
+    )
     assert tables["data Data"].describe(0.3) == "train.py:4 rest, called in decode (train.py:3), 30.0 % (6 samples)"
 
 
@@ -557,7 +559,7 @@ def test_the_place_inside_of_a_line_is_the_innermost_that_has_most_of_its_time(
     samples = [(1060 + 5 * at, functions) for at, functions in enumerate(inner)]
     monitor = stacks_of(probe, clock, *((1030 + ms, "main step") for ms in range(0, 30, 5)), *samples)
     found = monitor.statistics()[UNATTRIBUTED].describe(0.5)
-    assert found == "train.py:6 draw → decode, at train.py:3, 50.0 % (6 samples)"
+    assert found == "train.py:6 draw, at train.py:7 → decode, at train.py:3, 50.0 % (6 samples)"
 
 
 def test_of_a_long_source_line_the_call_is_shown(tmp_path: Path) -> None:
