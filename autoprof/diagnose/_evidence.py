@@ -28,8 +28,9 @@ SPARSE: Final = (
 MEMORY_KINDS: Final = ("allocated_bytes", "rss_bytes")
 """Readings that show growth, the better one first: an allocator counts tensors, the resident set everything."""
 SHARED_NAME: Final = re.compile(r"\*|\d+-\d+|\d+,\d+\.\.\d+")
-NUMBER: Final = re.compile(rf"{SHARED_NAME.pattern}|\d+")
 """The part of a name that stands for several modules: ``layers.*``, ``0-3``, ``2,4..18``."""
+NUMBER: Final = re.compile(rf"{SHARED_NAME.pattern}|\d+")
+"""The part in which the names of modules of one structure differ."""
 MIN_GROWTH_BYTES: Final = 16 * 2**20
 """Growth of memory from which on it may be a leak: the C library takes and frees arenas of megabytes."""
 MIN_GROWTH: Final = 0.05

@@ -165,7 +165,7 @@ def _beyond_backward(run: Evidence, code: Container[str]) -> dict[Row, int]:
     for row in run.rows.get(Phase.FORWARD, []):
         back = backwards.get(row.name)
         if back is not None and row.name in code:
-            usual_ns = back.total_ns * max(row.calls / back.calls, 1.0)  # as if each call had a backward
+            usual_ns = back.total_ns * max(row.calls / max(back.calls, 1), 1.0)  # as if each call had a backward
             if row.total_ns >= LONGER_FORWARD * usual_ns:
                 found[row] = min(row.self_ns, round(row.total_ns - usual_ns))
     return found

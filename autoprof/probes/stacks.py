@@ -146,9 +146,10 @@ class StackProbe:
             usual_s = _switch_soon()
             try:
                 self._thread = start_new_thread(self._run, (usual_s,))
-            except RuntimeError:
+            except RuntimeError:  # a limit of the system, or the interpreter ends: there are no samples
                 _switch_as(usual_s)
-                raise
+                self._stopping = True
+                self._ended.release()
         elif self._idle:
             self._timer.wake()
 

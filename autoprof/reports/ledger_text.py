@@ -67,7 +67,8 @@ def where_to_begin(summary: Summary) -> str:
 
     That nothing has to be mended is said only where the model's work explains most of the step.
     """
-    nothing = "nothing to mend" if _explained(summary) >= MOST else "no cause was found"
+    is_known = summary.work is None or _explained(summary) >= MOST
+    nothing = "nothing to mend" if is_known else "no cause was found"
     longest = [name for name, share in _longest(summary)[:2] if share >= LARGE_SHARE]
     if not longest:
         return nothing

@@ -63,7 +63,7 @@ class SessionProbes:
         self._follows_backward = follows_backward
         self._made: dict[tuple[str, str, bool], tuple[ModuleProbe, list[Probe]]] = {}
         self.sizes: dict[str, ModuleSize] = {}
-        """The sizes of the first call of each target, by its fqn."""
+        """What the first calls of each target show, by its fqn."""
         self.placement = Placement(model, recorder, hooks, follow_kind=follow)
         """Has the probes follow their modules' devices."""
         self.set = TargetSet()

@@ -24,8 +24,10 @@ MOST: Final = 2048
 MOST_NODES: Final = 64
 """Nodes that are looked at between two calls: attention and a gate are thirty."""
 
-LAST_NODES: Final = 8
-"""Nodes that are looked at behind an output: a tensor that was filled is a view or a cast away from it."""
+VIEWS: Final = 4
+"""Nodes between an output and the tensor that was filled: views, or a cast."""
+WRITES: Final = 3
+"""Writes in a row from which on a tensor was filled: one is an operator in place on a view, as ``x += residual``."""
 
 _compiling = torch.compiler.is_dynamo_compiling
 _tracing = torch._C._get_tracing_state
@@ -94,8 +96,7 @@ class SizeProbe(EntryProbe):
             hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
             hook = next((_describe(one) for one in hooks if not _is_library(one)), "")
             self._first_nodes = range(first_node, next_node())
-            last = (node for one in tensors_of(output) for node in islice(_graph(one.grad_fn, first_node), LAST_NODES))
-            filled = any(node.name().endswith("CopySlices") for node in last)
+            filled = any(_is_filled(one.grad_fn) for one in tensors_of(output))
             self._sizes[self._fqn] = ModuleSize(kind, passed, has_hooks, hook, len(self._first_nodes), is_filled=filled)
         except Exception:
             self.fail(module)
@@ -121,6 +122,20 @@ def _graph(last: Any, first: int) -> Iterator[Any]:
             yield node
             seen.add(node)
             open_nodes += [before for before, _ in node.next_functions]
+
+
+def _is_filled(node: Any) -> bool:
+    """Return whether a graph ends with several writes into slices of one tensor: the first input is what it was."""
+    writes = 0
+    for _ in range(VIEWS + WRITES):
+        if node is None or writes == WRITES:
+            break
+        is_write = node.name().endswith("CopySlices")
+        if writes and not is_write:
+            return False
+        writes += is_write
+        node = node.next_functions[0][0] if node.next_functions else None
+    return writes == WRITES
 
 
 def _is_library(hook: Any) -> bool:

@@ -68,7 +68,8 @@ class Footprint:
         """Count bytes after the first step of each optimizer of the model, and after one in which it grew."""
         if self._versions and len(self._losses) > self._watched:
             self._watched = len(self._losses)
-            self._read_versions()
+            with self._allowance.work(), contain(self._fail):
+                self._read_versions()
         if self._counts >= MAX_COUNTS or self.failure is not None:
             return
         size = len(optimizer.param_groups), len(optimizer.state)
@@ -78,6 +79,8 @@ class Footprint:
         if not self._allowance.affords(self._tensors * TENSOR_NS):  # it is asked again after the next step
             return
         self._counts += 1
+        if known is None:
+            self._untrained = ()  # it may train what the others left
         self._sizes[optimizer] = size
         with self._allowance.work():
             self._try_count(gradients=True)

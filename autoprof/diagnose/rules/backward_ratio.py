@@ -43,9 +43,9 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("backward-ratio", "modules with both forward and backward spans", "name modules as targets")
     if (code := _judge_code(run, [row for row in backward if row.name in names])) is not None:
         return code
+    names -= {row.name for row in forward if _is_torchs_own(run, row)}
     if (filled := _judge_filled(run, names)) is not None:
         return filled
-    names -= {row.name for row in forward if _is_torchs_own(run, row)}
     there, back = (run.self_time([row for row in rows if row.name in names]) for rows in (forward, backward))
     excess = Interval(*(max(back[at] - USUAL_RATIO * there[2 - at], 0.0) for at in range(3)))
     found = threshold_time("backward-ratio", run, excess, excess.middle, GOOD_PART, Phase.BACKWARD)

@@ -365,10 +365,11 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
             ns = _part(one, costs[one.name], kind)
             found.append((ns.middle / bound, one.name, kind, ns, one))
     most, _, kind, ns, hot = max(found, key=lambda one: one[:2])
-    if hooked and sum(ns.middle for _, ns in hooked) > most * MAX_BESIDE:
+    loop, others_ns = _loop(run, own, costs), most * MAX_BESIDE
+    loop_ns = 0.0 if loop is None else loop.ns.middle
+    if hooked and sum(ns.middle for _, ns in hooked) > max(others_ns, loop_ns):
         return _judge_hooks(run, hooked)
-    loop = _loop(run, own, costs)
-    if loop and loop.ns.middle >= most * MAX_BESIDE:
+    if loop is not None and loop_ns >= others_ns:
         return _judge_loop(run, loop)
     judged = threshold_time("hot-module", run, ns, ns.middle, _BOUNDS[kind], hot.row.phase)
     if not isinstance(judged, ExceededBound):
@@ -436,12 +437,11 @@ def _loop(run: Evidence, own: list[OwnTime], costs: Mapping[str, list[RowCost]])
     return max(found, key=lambda loop: (loop.ns.middle, loop.outer.name), default=None)
 
 
-def _is_in_turn(run: Evidence, loop: Loop) -> bool:
-    """Return whether each call of what the loop calls needs the one before: its outermost modules show that."""
+def _called(loop: Loop) -> list[OwnTime]:
+    """Return the outermost modules that a loop calls again and again; itself, where it calls none."""
     called = [one for one in loop.own if one is not loop.outer and one.row.calls > one.row.steps] or [loop.outer]
     depths = [(one.row.fqn or "").count(".") for one in called]
-    sizes = (run.size(one.row.fqn) for one, depth in zip(called, depths, strict=True) if depth == min(depths))
-    return all(size is not None and size.chained for size in sizes)
+    return [one for one, depth in zip(called, depths, strict=True) if depth == min(depths)]
 
 
 def _judge_loop(run: Evidence, loop: Loop) -> Finding | None:
@@ -452,10 +452,11 @@ def _judge_loop(run: Evidence, loop: Loop) -> Finding | None:
     work, name = _whole_work(loop.costs), loop.outer.name
     is_counted = any(cost.work for cost in loop.costs)
     own_ns = sum(one.ns.middle for one in loop.own)
-    calls = max(round(one.row.calls / max(one.row.steps, 1) / run.members(one.row)) for one in loop.own)
+    called = _called(loop)
+    calls = max(round(one.row.calls / max(one.row.steps, 1) / run.members(one.row)) for one in called)
     often = f", in {calls} calls" if calls > 1 else ""
     small = f"{'' if is_counted else 'at least '}{count(round(work.operators), 'small operator')}"
-    in_turn = _is_in_turn(run, loop)
+    in_turn = all(size is not None and size.chained for one in called for size in [run.size(one.row.fqn)])
     subject = f"{name} itself takes" if len(loop.own) == 1 else f"{name} and modules in it take"
     return judged.finding(
         f"{subject} {format_ms(own_ns)} of the step ({format_percent(own_ns / run.step_time.middle)}): "
@@ -473,17 +474,19 @@ def _judge_loop(run: Evidence, loop: Loop) -> Finding | None:
 def _hooked(run: Evidence, own: list[OwnTime], costs: Mapping[str, list[RowCost]]) -> list[tuple[OwnTime, Interval]]:
     """Return the modules with hooks of the program, each with the time of its forward that these take.
 
-    That is what nothing explains, or what the lines of the hook have where these were sampled.
+    That is what the lines of the hook have where lines were sampled, or else what nothing explains.
     """
     found = []
     for one in own:
         size, forward = run.size(one.row.fqn), [cost for cost in costs[one.name] if cost.row.phase is Phase.FORWARD]
         if size is None or not size.hook:
             continue
-        table = run.facts.stacks.get(f"{Phase.FORWARD} {one.name}")
-        lines = [] if table is None else [line for line in table.named if size.hook.startswith(f"{line.function} (")]
-        share = sum(map(table.share, lines)) if table is not None else 0.0
-        hook_ns = sum(max(cost.unexplained_ns, share * cost.ns) for cost in forward)
+        table, name = run.facts.stacks.get(f"{Phase.FORWARD} {one.name}"), size.hook.partition(" (")[0]
+        if table is None or not table.named:
+            hook_ns = sum(cost.unexplained_ns for cost in forward)
+        else:
+            lines = [line for line in table.named if line.function == name.rpartition(".")[2]]
+            hook_ns = sum(map(table.share, lines)) * sum(cost.ns for cost in forward)
         part = hook_ns / max(sum(cost.ns for cost in costs[one.name]), 1.0)
         if part:
             found.append((one, Interval(*(at * part for at in one.ns))))

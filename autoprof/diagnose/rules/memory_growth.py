@@ -112,7 +112,8 @@ def _thirds(readings: Sequence[Reading]) -> tuple[Sequence[Reading], Sequence[Re
 def _advise(run: Evidence) -> str:
     """Return the advice for the variables that grow; without one the memory may be anything."""
     if not run.facts.kept:
-        cycles = "" if run.facts.collects else "objects that refer to one another are never freed after gc.disable(); "
+        collects = run.facts.collects or run.facts.collections
+        cycles = "" if collects else "objects that refer to one another are never freed after gc.disable(); "
         return (
             f"{cycles}look for objects that live on after a step: a list of losses or outputs without .detach() or "
             ".item(), a growing cache"

@@ -4,7 +4,8 @@ Finds, above a bound:
 
 - float32 arithmetic that fills the step even at the device's peak, where 16 bits have a higher peak: 25 % of the
   step.
-- products and convolutions in float64, on any device: 10 % of the FLOPs, in a model that is half of the step;
+- products and convolutions in float64, on any device, in a model that is half of the step: 10 % of the step less in
+  float32;
 - those in bfloat16, on a CPU without instructions for it: 10 % of the FLOPs, in such a model.
 """
 
@@ -80,7 +81,8 @@ def _judge_double(run: Evidence, work: Work) -> Finding | None:
     If float64 takes twice as long, a part p of the FLOPs has 2 p of 1 + p of the time, and half of it is saved.
     """
     found = _work_in("float64", run, work, MIN_SHARE)
-    if found is None:
+    gain = 0.0 if found is None else found.part / (1 + found.part)
+    if found is None or gain * found.share < MIN_SHARE:
         return None
     return Finding(
         "precision",
@@ -90,7 +92,7 @@ def _judge_double(run: Evidence, work: Work) -> Finding | None:
         "float32 on a CPU, up to 64 times on a GPU, and twice the memory",
         "unless the results need it: model.float() and inputs in float32. numpy makes float64: convert its arrays with "
         "torch.as_tensor(array, dtype=torch.float32)",
-        gain_ns=round(found.model_ns * found.part / (1 + found.part)),
+        gain_ns=round(found.model_ns * gain),
         evidence={"flops": found.flops, "share": round(found.share, 4), "bound": MIN_SHARE, "steps": run.summary.steps},
     )
 

@@ -15,7 +15,7 @@ from ...base.stats.intervals import Interval
 from ...base.summary import Finding
 from ...base.units import count, format_ms
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows
-from .._bounds import LARGE_SHARE, MANY_OPERATORS, MAX_BESIDE, MIN_SAMPLES, MIN_SHARE
+from .._bounds import LARGE_SHARE, MANY_OPERATORS, MAX_BESIDE, MIN_SAMPLES, MIN_SHARE, SEVERAL
 from .._contention import own_time_ns
 from .._stacks import UNATTRIBUTED
 from .._thresholding import is_above, threshold_phase
@@ -64,7 +64,8 @@ def judge(run: Evidence) -> Finding | None:
     nodes, backward_ns = _nodes_outside(run), _backward_ns(run)
     if backward_ns >= MIN_SHARE * run.summary.step_mean_ns:
         where += f"; the backward of operators outside of the model takes {format_ms(backward_ns)} more"
-        is_note |= nodes is not None and nodes < MANY_OPERATORS  # a loss computes with a few large operators
+        # A loss computes with a few large operators, whose backward takes as long.
+        is_note |= nodes is not None and nodes < MANY_OPERATORS and found.mean_ns <= SEVERAL * backward_ns
     return found.finding(
         where,
         "look for copies, loops in Python and small operators there. What is not needed in each step: do it less "
@@ -116,11 +117,13 @@ def _judge_backward(run: Evidence) -> Finding | None:
 
 def _nodes_outside(run: Evidence) -> float | None:
     """Return how many nodes of autograd a step makes outside of the model's modules; None where that is not known."""
-    made = run.facts.nodes
-    for row in run.rows.get(Phase.FORWARD, []):
-        if row.parent is None and row.fqn is not None and made is not None:
-            size = run.size(row.fqn)
-            made = None if size is None else made - size.nodes * row.calls / run.summary.steps
+    made, forward = run.facts.nodes, run.rows.get(Phase.FORWARD, [])
+    if run.rows.get(Phase.RECOMPUTE):
+        return None  # it makes the nodes of the forward again
+    modules = {row.name for row in forward if row.fqn is not None}
+    for row in (row for row in forward if row.name in modules and row.parent not in modules):
+        size = run.size(row.fqn)
+        made = None if size is None or made is None else made - size.nodes * row.calls / run.summary.steps
     return made
 
 
