@@ -321,8 +321,8 @@ class Summary:
     make times uncertain, and no causes. ``ledger`` has the owners of the mean step. ``dropped`` and ``skipped`` map a
     reason to a count. Reports show a span shorter than ``clock_limit_ns``, which the clock cannot resolve, as less than
     that. ``memory_table`` has the whole run first, then the names; ``unmeasured`` has the reasons for its empty
-    columns. ``memory`` has the last reading of each kind. ``micro_steps`` is the number of forwards with a backward before
-    one optimizer step, in the mean; None without a backward pass. ``stages`` are those beside the training.
+    columns. ``memory`` has the last reading of each kind. ``micro_steps`` is the number of forwards with a backward
+    before one optimizer step, in the mean; None without a backward pass. ``stages`` are those beside the training.
     ``loader`` has ``workers``, ``fetches`` and ``unready``, the fetches that found no batch ready, and ``starts`` and
     ``start_ns`` if workers were started again; empty where that is unknown. ``unsampled_ns`` is the time of all
     unsampled steps. ``run_steps`` are all steps after the first warm-up, recorded or not, and ``run_ns`` is their time

@@ -356,6 +356,24 @@ def test_the_backward_of_code_in_no_span_is_told_beside_it(
     assert finding.severity == severity
 
 
+def test_a_thread_that_cannot_be_started_leaves_the_training_alone(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    """A limit of the system: there are no samples, and the next steps do not wait for one."""
+
+    def refuse(*_args: Any) -> int:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(stacks, "start_new_thread", refuse)
+    probe = StackProbe(Recorder(clock), unlimited(), frame_of_the_test)
+    probe.enable()
+    for _ in range(3):
+        probe.attach()
+        probe.detach()
+    probe.remove()
+    assert probe.take() == []
+
+
 def test_the_nodes_of_a_step_are_counted_between_two_steps_in_a_row() -> None:
     """Those of steps that are not recorded belong to none."""
     tracker, x = NodeTracker(), torch.ones(1, requires_grad=True)

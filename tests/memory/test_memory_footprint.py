@@ -95,6 +95,25 @@ def test_modules_of_a_model_that_the_program_drops_are_those_of_the_last_look() 
     assert main().untrained() == ("body",)
 
 
+def test_an_optimizer_that_begins_later_may_train_what_was_untrained() -> None:
+    """The program drops the model before it is looked at again."""
+
+    def main() -> Footprint:
+        model = nn.Sequential(OrderedDict(body=nn.Linear(4, 4), head=nn.Linear(4, 2)))
+        footprint = Footprint(model, [], unlimited())
+        with followed(footprint):
+            for part in (model.head, model.body):
+                optimizer = torch.optim.SGD(part.parameters(), lr=0.1)
+                for _ in range(3):
+                    model(torch.randn(2, 4)).sum().backward()
+                    optimizer.step()
+                    if part is model.head:
+                        footprint.untrained(final=False)
+        return footprint
+
+    assert main().untrained() == ()
+
+
 @pytest.mark.parametrize(("frozen", "trained"), [(False, False), (True, False), (False, True)])
 def test_a_loss_whose_gradients_no_optimizer_uses_is_known(frozen: bool, trained: bool) -> None:
     """The network of a perceptual loss, and not that of a loss that learns."""
