@@ -174,17 +174,23 @@ class Evidence:
         return min(calls, self._alike[NUMBER.sub("*", row.fqn or "")] or calls)
 
     def sparsely_read(self) -> dict[str, int]:
-        """Return the bytes of the embeddings of which a step reads few rows into a dense gradient, by name."""
+        """Return the bytes of the embeddings of which a step reads few rows into a dense gradient, by name.
+
+        A product with as many bytes of parameters has the table as its weight, and reads all of it.
+        """
         if any(one.has_sparse for one in self.facts.optimizers or ()):
             return {}
         fqns = {row.name: row.fqn for row in self.rows.get(Phase.FORWARD, [])}
-        found: dict[str, int] = {}
+        found, products = dict[str, int](), set[int]()
         for row in self.summary.memory_table[1:]:
             size, held = self.size(fqns.get(row.name or "")), row.parameter_bytes or 0
-            is_table = size is not None and size.kind.startswith("torch.nn.modules.sparse.")
-            if row.name is not None and size is not None and is_table and 0 < size.passed_bytes <= MIN_SHARE * held:
+            if row.name is None or size is None:
+                continue
+            if size.kind.startswith("torch.nn.modules.linear."):
+                products.add(held)
+            elif size.kind.startswith("torch.nn.modules.sparse.") and 0 < size.passed_bytes <= MIN_SHARE * held:
                 found[row.name] = held
-        return found
+        return {name: held for name, held in found.items() if held not in products}
 
     def whole_work(self, name: str, phases: Iterable[Phase]) -> RowWork | None:
         """Return the work of a name, or of the slowest module of a row, with all inside; None where not counted."""

@@ -257,6 +257,21 @@ def test_an_output_that_is_written_slice_by_slice_has_a_long_backward(is_filled:
         assert "torch.stack" in finding.next
 
 
+@pytest.mark.parametrize(("kind", "read"), [("torch.nn.modules.linear.Linear", {}), ("train.Head", {"block": GIB})])
+def test_a_table_that_a_product_shares_is_read_as_a_whole(kind: str, read: dict[str, int]) -> None:
+    """The weight of the last layer of a language model is often that of its first one."""
+    table, head = ModuleSize("torch.nn.modules.sparse.Embedding", GIB // 100), ModuleSize(kind, GIB // 100)
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, 21):
+        spans = [Span(name, name, Phase.FORWARD, None, at * MS, MS) for at, name in enumerate(("block", "head"))]
+        frame = make_frame(spans, step=step, duration_ns=3 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    memory = tuple(MemoryRow(name, parameter_bytes=GIB) for name in (None, "block", "head"))
+    facts = RunFacts(sizes={"block": table, "head": head})
+    assert collector.evidence(replace(aggregate.summary(), memory_table=memory), facts).sparsely_read() == read
+
+
 def test_a_table_with_sparse_gradients_is_no_longer_advised_to_have_them() -> None:
     """``SparseAdam`` takes no others."""
     memory = tuple(MemoryRow(name, parameter_bytes=GIB) for name in (None, "block"))

@@ -12,8 +12,9 @@ Finds, above a bound:
 - one that takes several times as long as its work explains: its FLOPs, the bytes that its operators read and write,
   and their number, at the rates of the slowest kinds of operators, or of the other modules where these are slower: 3
   x, and 10 % of the step beyond its work.
-- one that launches a hundred operators or more, as a loop in Python does, where launching takes most of its time: 15 %.
-  Where the work is not counted, the nodes that autograd makes in one call are the least number of operators.
+- one that launches a hundred operators or more, as a loop in Python does, where launching takes most of its time, with
+  the modules in it: 15 %. Where the work is not counted, the nodes that autograd makes in one call are the least number
+  of operators. A note where each call works on what the one before has returned.
 - one in whose forward Python runs for long between two operators, as the count of its operators measures: 10 %.
 - one of the program's own classes, or one with hooks, whose forward takes twice as long as its backward: masks,
   statistics or hooks in its own code: 15 % of the step more, of all modules with hooks together.
