@@ -178,10 +178,10 @@ class Exchange:
         self._compared_at = now + max(usual, (now - began) / 0.002)
 
     def _end(self) -> None:
-        """Send the last message; on rank 0 read those of the others, for a short time."""
+        """Send the last message, in a short run the first one; on rank 0 read those of the others, for a short time."""
+        self.exchange(closing=True)
         if not self.connected:
             return
-        self.exchange(closing=True)
         until = self._clock() + CLOSING_S
         while not self.place.rank and self._clock() < until and any(one.status == "alive" for one in self.states()):
             time.sleep(0.02)

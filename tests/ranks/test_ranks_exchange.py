@@ -238,6 +238,17 @@ def test_a_rank_that_has_closed_is_not_late() -> None:
     assert not len(world.ranks[0].records()[1].steps)
 
 
+def test_a_run_that_ends_at_once_has_sent_its_steps() -> None:
+    """It is over before the thread looks for a process group for the first time."""
+    world = World(2)
+    world.train(1, range(1, 61))
+    world.ranks[1].start()
+    world.ranks[1].finish()
+    world.exchange(0)
+    assert world.status() == ["closed"]
+    assert len(world.ranks[0].records()[1].steps) == 60
+
+
 def test_an_exchange_without_a_process_group_does_nothing() -> None:
     """Until there is one."""
     stores: list[Any] = [None, HashStore()]
