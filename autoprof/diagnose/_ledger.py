@@ -141,7 +141,7 @@ def _own_code(run: Evidence) -> set[str]:
     """Return the names of modules and spans in which code of the program runs.
 
     Of torch's own classes only those that hold others, or have hooks, are such: a pool does nothing but its operator.
-    Of what is no part of the model, as a loss, only what was seen to run lines of the program.
+    A loss or a span outside of the model is such a name only where lines of the program were sampled in it.
     """
     holding, found = {row.parent for row in run.rows.get(Phase.FORWARD, [])}, set()
     for row in module_rows(run):

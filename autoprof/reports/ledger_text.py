@@ -65,7 +65,7 @@ def consists_of(summary: Summary) -> str:
 def where_to_begin(summary: Summary) -> str:
     """Phrase the next step of a run without findings: its longest modules are the place to begin.
 
-    That nothing has to be mended is said only where the model's work explains most of the step.
+    Where the model's work explains less than half of the step, the text says that no cause was found.
     """
     is_known = summary.work is None or _explained(summary) >= MOST
     nothing = "nothing to mend" if is_known else "no cause was found"

@@ -49,13 +49,13 @@ class ModuleSize(NamedTuple):
     nodes: int = 0
     """Nodes of autograd that one call makes, those of modules inside included: the operators that have a backward."""
     chained: bool = False
-    """Whether all tensors with a graph that the second call takes, and no others, come from what the first returned."""
+    """Whether the second call takes floating-point tensors, all of which the output of the first call leads to."""
     is_filled: bool = False
     """Whether its output is a tensor that was filled slice by slice in place."""
 
 
 class SizeProbe(EntryProbe):
-    """An entry of a target for two calls; ``sizes`` then has what they show, by the target's fqn."""
+    """The entry of a target for two calls, whose ``ModuleSize`` it writes into ``sizes``, by the target's fqn."""
 
     where = "size hooks"
 
@@ -125,7 +125,7 @@ def _graph(last: Any, first: int) -> Iterator[Any]:
 
 
 def _is_filled(node: Any) -> bool:
-    """Return whether a graph ends with several writes into slices of one tensor: the first input is what it was."""
+    """Return whether a graph ends with several writes into slices of one tensor, each the first input of the next."""
     writes = 0
     for _ in range(VIEWS + WRITES):
         if node is None or writes == WRITES:

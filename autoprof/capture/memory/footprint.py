@@ -80,7 +80,7 @@ class Footprint:
             return
         self._counts += 1
         if known is None:
-            self._untrained = ()  # it may train what the others left
+            self._untrained = ()  # it may train parameters that the other optimizers do not
         self._sizes[optimizer] = size
         with self._allowance.work():
             self._try_count(gradients=True)

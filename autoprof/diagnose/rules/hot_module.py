@@ -14,7 +14,7 @@ Finds, above a bound:
   x, and 10 % of the step beyond its work.
 - one that launches a hundred operators or more, as a loop in Python does, where launching takes most of its time, with
   the modules in it: 15 %. Where the work is not counted, the nodes that autograd makes in one call are the least number
-  of operators. A note where each call works on what the one before has returned.
+  of operators. A note where each call takes the result of the previous call.
 - one in whose forward Python runs for long between two operators, as the count of its operators measures: 10 %.
 - one of the program's own classes, or one with hooks, whose forward takes twice as long as its backward: masks,
   statistics or hooks in its own code: 15 % of the step more, of all modules with hooks together.
@@ -475,7 +475,7 @@ def _judge_loop(run: Evidence, loop: Loop) -> Finding | None:
 def _hooked(run: Evidence, own: list[OwnTime], costs: Mapping[str, list[RowCost]]) -> list[tuple[OwnTime, Interval]]:
     """Return the modules with hooks of the program, each with the time of its forward that these take.
 
-    That is what the lines of the hook have where lines were sampled, or else what nothing explains.
+    The time of hooks is that of their lines where lines were sampled, or else the time that nothing explains.
     """
     found = []
     for one in own:

@@ -3,7 +3,7 @@
 Finds, above a bound:
 
 - threads of torch for one operator, of all ranks on this machine together, on a CPU; a note, since no figure of the
-  run shows what they cost: as many as the processors.
+  run shows their cost: more than there are processors.
 """
 
 from __future__ import annotations
