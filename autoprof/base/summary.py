@@ -309,6 +309,8 @@ class Work:
     """The slowest module of each row that several share, by its fqn, without rates."""
     kinds: tuple[WorkKind, ...] = ()
     attention: tuple[UnfusedAttention, ...] = ()
+    without_graph: tuple[tuple[str, int], ...] = ()
+    """File and number of the lines in a forward whose operators make no graph: no parameter takes part in them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ it is named."""
 TORCH_WORK: Final = {"forward", BACKWARD, "step"}
 """Functions of torch, called by the innermost line outside it, whose time is that of layers, a backward pass or an
 update."""
+KEPT_LINES: Final = 5
+"""Lines of one kind of time that are kept, those with most of it."""
 KEPT_KINDS: Final = 256
 """Kinds of time, lines of each, and steps whose samples wait for their frames."""
 
@@ -43,6 +45,8 @@ class StackTable:
     samples: int
     ns: int
     lines: tuple[CallSite, ...]
+    innermost: tuple[CallSite, ...] = ()
+    """The innermost lines with most of the time."""
 
     @property
     def named(self) -> tuple[CallSite, ...]:
@@ -276,7 +280,7 @@ class StackMonitor:
                 by_torch = inner is not None and inner.call in TORCH_WORK
                 sums[0], sums[1], sums[2] = sums[0] + count, sums[1] + ns, sums[2] + by_torch * ns
                 stacks.setdefault(site[:2], []).append((ns, users))
-        most = sorted(groups.values(), key=lambda group: -sum(ns for _, ns, _ in group.values()))[:5]
+        most = sorted(groups.values(), key=lambda group: -sum(ns for _, ns, _ in group.values()))[:KEPT_LINES]
         lines = []
         for group in most:
             longest = max(group, key=lambda site: (group[site][1], site))
@@ -285,7 +289,15 @@ class StackMonitor:
             around = set() if longest[:2] in shared else common
             lines.append(replace(line, path=_path(line, stacks[longest[:2]], around), torch_ns=torch_ns))
         samples, ns = map(sum, zip(*self._tables[kind].values(), strict=True))
-        return StackTable(samples, ns, tuple(lines))
+        return StackTable(samples, ns, tuple(lines), self._innermost(kind))
+
+    def _innermost(self, kind: str) -> tuple[CallSite, ...]:
+        spent: dict[tuple[str, int], list[Any]] = {}
+        for (users, _inner), (count, ns) in self._tables[kind].items():
+            if users:
+                sums = spent.setdefault(users[0][:2], [users[0], 0, 0])
+                sums[1], sums[2] = sums[1] + count, sums[2] + ns
+        return tuple(call_site(*one) for one in sorted(spent.values(), key=lambda one: -one[2])[:KEPT_LINES])
 
     def _around_backward(self, kind: str) -> set[tuple[str, int]]:
         """Return the user's lines that begin a backward pass, and those around them: code in the pass is inside."""

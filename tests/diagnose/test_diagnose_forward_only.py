@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
@@ -11,7 +12,7 @@ from evidence_builders import MS, finding_of
 
 from autoprof.base.frame import FrameRun, Phase, Span
 from autoprof.base.stats import Aggregate
-from autoprof.base.summary import Finding
+from autoprof.base.summary import Finding, MemoryRow, Work
 from autoprof.capture.hooks.sizes import ModuleSize
 from autoprof.capture.recorder import Recorder
 from autoprof.diagnose import EvidenceCollector, RunFacts, StackMonitor, StackTable, diagnose
@@ -35,16 +36,23 @@ def spans_of(forwards: int, backwards: int, ms: float = 10) -> list[Span]:
 
 
 def found(
-    spans: list[Span], sizes: Mapping[str, ModuleSize] = MappingProxyType({}), **stacks: StackTable
+    spans: list[Span],
+    sizes: Mapping[str, ModuleSize] = MappingProxyType({}),
+    *,
+    held: Mapping[str, int] = MappingProxyType({}),
+    without_graph: tuple[tuple[str, int], ...] = (),
+    **stacks: StackTable,
 ) -> Finding | None:
-    """Return what the rule says of twenty such steps of 100 ms."""
+    """Return what the rule says of twenty such steps of 100 ms, of modules with ``held`` bytes of parameters."""
     aggregate, collector = Aggregate(), EvidenceCollector()
     for step in range(1, 21):
         frame = make_frame(spans, step=step, duration_ns=100 * MS)
         aggregate.add(frame)
         collector.add(frame)
     facts = RunFacts(sizes=sizes, stacks={kind.replace("_", " "): table for kind, table in stacks.items()})
-    finding: Finding | None = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "forward-only")
+    table = tuple(MemoryRow(name, parameter_bytes=held.get(name or "")) for name in (None, *held))
+    summary = replace(aggregate.summary(), memory_table=table, work=Work(without_graph=without_graph))
+    finding: Finding | None = finding_of(diagnose(collector.evidence(summary, facts)), "forward-only")
     return finding
 
 
@@ -75,9 +83,35 @@ def test_a_branch_whose_result_nothing_uses_is_a_note(nodes: int, named: bool) -
     phases = Phase.FORWARD, Phase.BACKWARD
     outer = [Span("net", "net", phase, None, at * 40 * MS, 40 * MS) for at, phase in enumerate(phases)]
     branch = Span("net/branch", "net.branch", Phase.FORWARD, 0, MS, 30 * MS)
-    finding = found([*outer, branch], sizes={"net.branch": ModuleSize("train.Branch", 8, nodes=nodes)})
+    sizes = {"net.branch": ModuleSize("train.Branch", 8, nodes=nodes)}
+    finding = found([*outer, branch], sizes=sizes, held={"net/branch": 8})
     assert (finding is not None and finding.name == "net/branch") is named
     assert finding is None or "none of the calls has a backward pass, though each makes a graph" in finding.why
+
+
+def test_a_module_without_parameters_that_makes_no_graph_is_a_note() -> None:
+    """The features of a batch, as a spectrogram: nothing in it is trained."""
+    inputs = Span("net/mel", "net.mel", Phase.FORWARD, 0, MS, 30 * MS)
+    finding = found([*spans_of(1, 1, 40), inputs], sizes={"net.mel": ModuleSize("train.Mel", 8)})
+    assert finding is not None
+    assert (finding.severity, finding.name, finding.gain_ns) == ("note", "net/mel", None)
+    assert finding.why == (
+        "30.0 ms (30.0 % of the step) in the forward are work in which no parameter takes part, most of it in net/mel"
+    )
+
+
+@pytest.mark.parametrize(("lines", "named"), [((20,), True), ((), False)])
+def test_lines_of_a_forward_that_make_no_graph_are_a_note(lines: tuple[int, ...], named: bool) -> None:
+    """A mask that is made in each step, beside the line of a product, in 30 and 10 of 40 ms."""
+    file = f"{os.getcwd()}/model.py"
+    sampled = tuple(CallSite(file, at, "forward", "", "", ms, ms * MS) for at, ms in ((20, 30), (21, 10)))
+    table = StackTable(40, 40 * MS, sampled, sampled)
+    finding = found(spans_of(1, 1, 40), without_graph=tuple((file, line) for line in lines), forward_net=table)
+    assert (finding is not None) is named
+    assert finding is None or finding.why == (
+        "30.0 ms (30.0 % of the step) in the forward are work in which no parameter takes part, most of it in net: "
+        "model.py:20 forward, 30.0 %"
+    )
 
 
 def test_short_calls_without_a_backward_pass_are_no_note() -> None:

@@ -83,6 +83,19 @@ def test_a_sample_belongs_to_the_span_that_covers_it_or_to_none(probe: StackProb
     assert tables[UNATTRIBUTED].ns == 30 * MS
 
 
+def test_the_innermost_lines_of_a_forward_have_their_own_times(probe: StackProbe, clock: FakeClock) -> None:
+    """A mask that two lines of the forward ask for: its line has the time of both."""
+    monitor = StackMonitor(probe)
+    mask, lines = Site("model.py", 9, "mask", "tril"), [Site("model.py", at, "forward", "mask") for at in (20, 21)]
+    for ms, users in ((1010, (mask, lines[0])), (1020, (mask, lines[1])), (1030, (lines[1],))):
+        probe.samples.append(StackSample(ms * MS, 10 * MS, False, users, users[0]))
+    observed(monitor, clock, 1000, [Span("net", "net", Phase.FORWARD, None, 0, 50 * MS)], 100)
+    table = monitor.statistics()["forward net"]
+    assert [(line.location, line.count, table.share(line)) for line in table.innermost] == [
+        ("model.py:9", 2, 2 / 3), ("model.py:21", 1, 1 / 3)
+    ]  # fmt: skip
+
+
 def test_a_sample_of_excluded_time_is_no_part_of_the_step(probe: StackProbe, clock: FakeClock) -> None:
     """It was taken while the session was paused."""
     monitor = StackMonitor(probe)

@@ -32,6 +32,28 @@ def test_a_convolution_costs_its_filter_at_every_place_of_its_output(groups, str
     assert self_flops(counted(model, x)) == {("", F): forward, ("", B): 2 * forward}
 
 
+class Masked(nn.Module):
+    """A layer behind a mask that is made anew in each forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        mask = torch.tril(torch.ones_like(x))
+        y = self.layer(x * mask)
+        return y.relu()
+
+
+@pytest.mark.parametrize(("trains", "wanted"), [(True, {1: False, 2: False, 3: True}), (False, {})])
+def test_a_line_makes_a_graph_where_a_parameter_takes_part_in_it(trains, wanted):
+    """Lines of the forward itself: the product inside of the layer has none. A forward without gradients counts not."""
+    first = Masked.forward.__code__.co_firstlineno
+    with torch.set_grad_enabled(trains):
+        lines = counted(Masked(), torch.randn(4, 4)).lines
+    assert {line - first: makes_graph for (_, line), makes_graph in lines.items()} == wanted
+
+
 def gpt_block(batch: int, time: int, width: int) -> tuple[int, int]:
     """Work out a block's layers (24 B T W^2) and the two products of its attention (4 B T^2 W, as if not causal)."""
     return 24 * batch * time * width**2, 4 * batch * time**2 * width

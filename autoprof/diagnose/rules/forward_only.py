@@ -1,16 +1,21 @@
-"""Rule ``forward-only``: calls of a module have no backward pass, so their results may be unused.
+"""Rule ``forward-only``: parts of a forward have no backward pass.
 
-Metrics can be computed from the outputs at hand, and features of a frozen part can be kept; a rollout, a teacher or an
-encoder of negatives needs its calls. Nothing tells these apart, so it is a note.
+The results of such calls may be unused. Metrics can be computed from the outputs at hand, and features of a frozen part
+can be kept; a rollout, a teacher or an encoder of negatives needs its calls. Masks, tables and features of the inputs
+in which no parameter takes part may be the same in each step, or depend on the batch. Nothing tells these apart, so it
+is a note.
 
 Finds, above a bound:
 
 - modules of which some forwards have a backward pass and others have none, with the lines that call them; or of which
   none has one, though each makes a graph in a model that is trained: 10 % of the step in those without. A note.
+- modules without parameters and lines in the forward of a trained model that make no graph, as masks, tables and
+  features of the inputs: 10 % of the step. A note.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from ...base.frame import Phase
@@ -18,7 +23,8 @@ from ...base.summary import Finding, Row
 from ...base.units import format_count, format_ms, format_percent
 from .. import Evidence, Rule, less_often
 from .._bounds import MIN_SHARE
-from .._stacks import CALLS
+from .._calls import CallSite
+from .._stacks import CALLS, StackTable
 from .._thresholding import is_above
 
 BACKWARD_TIMES: Final = 1.5
@@ -26,6 +32,11 @@ BACKWARD_TIMES: Final = 1.5
 
 
 def judge(run: Evidence) -> Finding | None:
+    """Judge the calls of modules without a backward pass, or else the parts of the forwards that make no graph."""
+    return _judge_calls(run) or _judge_without_graph(run)
+
+
+def _judge_calls(run: Evidence) -> Finding | None:
     """Judge the outermost modules with fewer backward passes than forwards, by the least time of the calls without."""
     steps, step_ns = max(run.summary.steps, 1), max(run.summary.total_step_ns, 1)
     forward = [row for row in run.rows.get(Phase.FORWARD, ()) if row.fqn is not None]
@@ -66,6 +77,56 @@ def judge(run: Evidence) -> Finding | None:
         Phase.FORWARD,
         evidence={"calls": longest.calls, "passes": used, **(table.evidence() if table else {})},
     )
+
+
+def _judge_without_graph(run: Evidence) -> Finding | None:
+    """Judge the time of the forwards in which no parameter takes part, of all modules together."""
+    if not run.rows.get(Phase.BACKWARD):
+        return None
+    found = []
+    for row in (row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None and not _is_frozen(run, row)):
+        table = run.facts.stacks.get(f"{Phase.FORWARD} {row.name}") or StackTable(0, 0, ())
+        lines = tuple(line for line in table.innermost if _makes_no_graph(run, row, line))
+        part = 1.0 if _has_no_graph(run, row) else sum(map(table.share, lines))
+        found.append((part * row.self_ns, row, replace(table, lines=lines)))
+    ns, step_ns = sum(ns for ns, _, _ in found), max(run.summary.total_step_ns, 1)
+    if not is_above(ns / step_ns, MIN_SHARE):
+        return None
+    _, row, table = max(found, key=lambda one: (one[0], one[1].name))
+    where = f": {table.describe(row.self_ns / step_ns)}" if table.named else ""
+    return Finding(
+        "forward-only",
+        "note",
+        f"{format_ms(ns / run.summary.steps)} ({format_percent(ns / step_ns)} of the step) in the forward are work in "
+        f"which no parameter takes part, most of it in {row.name}{where}",
+        "what is the same in each step, as a mask or a table: compute it once and keep it as a buffer; features of the "
+        "batch alone can be made in the loader's workers, or once for the whole dataset",
+        row.name,
+        Phase.FORWARD,
+        evidence=table.evidence(),
+    )
+
+
+def _makes_no_graph(run: Evidence, row: Row, line: CallSite) -> bool:
+    """Return whether a line in the forward of a row has operators, and none of them makes a graph."""
+    work = run.summary.work
+    return _has_no_graph(run, row) or (work is not None and (line.file, line.line) in work.without_graph)
+
+
+def _has_no_graph(run: Evidence, row: Row) -> bool:
+    size = run.size(row.fqn)
+    return size is not None and not size.nodes
+
+
+def _is_frozen(run: Evidence, row: Row | None) -> bool:
+    """Return whether a row, or one around it, has parameters and makes no graph: it is there for its result."""
+    forward = {one.name: one for one in run.rows.get(Phase.FORWARD, [])}
+    held = {one.name: one.parameter_bytes for one in run.summary.memory_table}
+    while row is not None:
+        if _has_no_graph(run, row) and held.get(row.name):
+            return True
+        row = None if row.parent in (None, row.name) else forward.get(row.parent)
+    return False
 
 
 def _unused_ns(row: Row, backward: Row | None) -> float:

@@ -241,6 +241,7 @@ class FlopMeter:
             members=tuple(_members(summary, mean)),
             kinds=tuple(_kinds(mean, device)),
             attention=tuple(_attention(mean)),
+            without_graph=tuple(sorted(line for line, makes_graph in mean.lines.items() if not makes_graph)),
         )
 
     def _mean_step(self) -> tuple[FlopCount, Parts]:

@@ -93,7 +93,7 @@ def count_once(
         return FlopCount(reason=reason, notes=notes), is_sound
     return FlopCount(
         dict(whole.rows), dict(whole.moved), dict(whole.operators), dict(whole.python), dict(whole.attention),
-        reason=reason or None, notes=notes,
+        counter.lines if call.backward and call.grad else {}, reason=reason or None, notes=notes,
     ), is_sound  # fmt: skip
 
 

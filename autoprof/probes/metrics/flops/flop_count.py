@@ -59,6 +59,8 @@ class FlopCount:
     """Processor time that Python takes between two operators of each innermost module, in nanoseconds, by phase."""
     attention: Mapping[tuple[str, bool], int] = field(default_factory=dict)
     """Forward operations of unfused attention, by module and whether ``scaled_dot_product_attention`` computed it."""
+    lines: Mapping[tuple[str, int], bool] = field(default_factory=dict)
+    """The lines of the program that call operators in a forward that is trained, and whether these make a graph."""
     reason: str | None = None
     notes: tuple[str, ...] = ()
     """Exclusions and assumptions of the figure."""
@@ -85,6 +87,7 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
     operators: dict[tuple[str, Phase], float] = defaultdict(float)
     python: dict[tuple[str, Phase], float] = defaultdict(float)
     attention: dict[tuple[str, bool], float] = defaultdict(float)
+    lines: dict[tuple[str, int], bool] = defaultdict(bool)
     reasons: dict[str, None] = {}
     notes: dict[str, None] = {}
     for count, weight in counts:
@@ -101,6 +104,8 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
             python[part] += took_ns * weight
         for place, flops in count.attention.items():
             attention[place] += flops * weight
+        for line, makes_graph in count.lines.items():
+            lines[line] |= makes_graph
     if reasons:
         return FlopCount(reason="; ".join(reasons), notes=tuple(notes))
     whole_rows = {key: round(flops) for key, flops in rows.items()}
@@ -110,5 +115,6 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
         {part: round(calls) for part, calls in operators.items()},
         {part: round(took_ns) for part, took_ns in python.items()},
         {place: round(flops) for place, flops in attention.items()},
+        dict(lines),
         notes=tuple(notes),
     )

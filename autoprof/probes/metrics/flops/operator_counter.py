@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
@@ -18,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ....base.frame import Phase
+from ..._call_table import file_owner
 from .count_table import CountTable, Repeats
 from .flop_count import TOO_LONG, FlopKey, Kind, Uncountable
 from .formulas import FOURIER, Formula, is_heavy
@@ -70,6 +72,8 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Whether the backward pass of the model runs."""
         self.repeats: list[Repeats] = []
         """The repeated calls."""
+        self.lines: dict[tuple[str, int], bool] = {}
+        """The innermost lines of the program that call operators in the forward, and whether these make a graph."""
         self.differentiated_inside = False
         """Whether one of them was differentiated in the forward, where its gradients have no graph."""
         self._is_unseen = False
@@ -170,6 +174,8 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._created += map(ref, made)
         if not func.is_view and (not self.in_backward or _task() != _NOT_IN_BACKWARD):  # else it makes the gradients
             phase, owner = self._owner()
+            if not self.in_backward and (line := _program_line()) is not None:
+                self.lines[line] = self.lines.get(line, False) or _makes_graph((args, kwargs))
             if formula is None or name.startswith(FOURIER):  # products read each byte for many operations
                 owner.table.moved[owner.fqn, phase] += _bytes_moved(name, args, made)
             owner.table.operators[owner.fqn, phase] += len(made) * _groups(func, args)
@@ -272,6 +278,22 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 _SELECTING: Final = {"embedding", "gather", "index", "index_select"}
 """Operators that read as much as they write, whatever the size of the table."""
+
+
+_CALL_OF_MODULE: Final = nn.Module._call_impl.__code__
+
+
+def _program_line() -> tuple[str, int] | None:
+    """Return the innermost line of the program that has led to this call; None within a module of a library in it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and file_owner(frame.f_code.co_filename) != "user":
+        frame = None if frame.f_code is _CALL_OF_MODULE else frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def _makes_graph(values: Any) -> bool:
+    """Return whether an operator that takes these values makes a node of autograd."""
+    return torch.is_grad_enabled() and any(isinstance(one, Tensor) and one.requires_grad for one in tree_leaves(values))
 
 
 def _collections() -> int:
