@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ._bounds import CAUSE_SHARE
+from ._bounds import CAUSE_SHARE, MOST, PATTERN
 from ._evidence import Evidence, LongStep
 
 GARBAGE: Final = "garbage collection"
@@ -18,8 +18,19 @@ class Cause(NamedTuple):
     next: str
 
 
+def restarts_ns(run: Evidence) -> float:
+    """Return the time of a mean step in which workers that were started again have no batch yet."""
+    loader = run.summary.loader
+    return loader["start_ns"] / max(run.summary.all_steps, 1) if loader.get("starts", 0) >= PATTERN else 0.0
+
+
 def is_named_elsewhere(run: Evidence, outliers: list[LongStep], lost_ns: int) -> bool:
-    """Return whether compilations or another rank's work made these steps long: other rules report these."""
+    """Return whether compilations, starts of workers or another rank's work made these steps long.
+
+    Other rules report these.
+    """
+    if lost_ns and restarts_ns(run) >= MOST * lost_ns:
+        return True
     compiled, ranks = run.facts.compiled, run.facts.ranks
     if compiled is not None and 2 * compiled.ns >= lost_ns * run.summary.steps > 0:
         return True

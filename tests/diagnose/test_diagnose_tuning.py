@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from evidence_builders import MS, evidence_of, finding_of
+from evidence_builders import MS, evidence_of, finding_of, found
 from torch import nn
 
 import autoprof
@@ -179,3 +179,19 @@ def test_restarts_of_workers_are_evidence_of_the_wait(starts: int, change: str) 
     text = "2 loader workers started again about every 8 batches, 100.0 ms until the first batch of each start"
     assert (text in finding.why) is (starts > 0)
     assert data_wait.RULE.experiment_for(finding).change == change
+
+
+@pytest.mark.parametrize(("starts", "rules"), [(20, ["data-wait"]), (0, ["jitter"])])
+def test_starts_of_workers_are_the_cause_of_steps_that_are_long_in_other_phases_too(
+    starts: int, rules: list[str]
+) -> None:
+    """The workers compete for the processors, so that the forward of these steps is longer as well."""
+    usual = {"data": 0.1, "forward": 20.0, "backward": 20.0, "step": 41.0}
+    long = {"data": 80.1, "forward": 60.0, "backward": 20.0, "step": 161.0}
+    loader = {"workers": 2, "fetches": 60, "unready": 20}
+    loader |= {"starts": starts, "start_ns": starts * 80 * MS} if starts else {}
+    run = diagnose(evidence_of(*(long if at % 4 == 0 else usual for at in range(1, 81)), loader=loader))
+    assert found(run) == rules
+    finding = finding_of(run, rules[0])
+    assert ("persistent_workers=True: the workers are then started once" in finding.next) is (starts > 0)
+    assert finding.why.startswith("training waits 20.0 ms (28.2 % of the step) for its batch") is (starts > 0)

@@ -11,11 +11,15 @@ from __future__ import annotations
 from typing import Final
 
 from ...base.frame import Phase
+from ...base.stats.intervals import Interval
 from ...base.summary import Finding
 from ...base.units import count, format_ms
 from ...probes.stacks import OF_SAMPLER
-from .. import Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows
-from .._bounds import GOOD_PART, MOST
+from .. import (
+    Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows, threshold_time,
+)  # fmt: skip
+from .._bounds import GOOD_PART, MIN_SHARE, MOST
+from .._long_steps import restarts_ns
 
 _CHEAPER: Final = (
     "or make each sample cheaper (decode and crop once, store the result); where samples are tiny, a dataset with "
@@ -57,15 +61,19 @@ def judge(run: Evidence) -> Finding | None:
             'autoprof.span("load")'
         )
         return abstain("data-wait", "data spans", advice)
-    found = threshold_rows("data-wait", run, rows)
+    found, started_ns = threshold_rows("data-wait", run, rows), restarts_ns(run)
+    restarts = not isinstance(found, ExceededBound) and threshold_time(
+        "data-wait", run, Interval.exact(started_ns), started_ns, MIN_SHARE, Phase.DATA
+    )
+    found = restarts or found  # starts are counted, however long the other phases of these steps are
     if not isinstance(found, ExceededBound):
         return found
     loader = dict(run.summary.loader)
     table = run.facts.stacks.get(f"{Phase.DATA} {max(rows, key=lambda row: row.self_ns).name}")
     lines = f": {table.describe(found.mean_share)}" if table is not None and table.named else ""
     ahead = _LOAD_AHEAD if loader else _LOAD_BESIDE
-    who, advice = ("each step", ahead) if found.rare is None else ("training", _OPEN_AHEAD)
-    if found.rare is not None and 2 * loader.get("starts", 0) >= len(found.rare.steps):
+    who, advice = ("each step", ahead) if found.rare is None and not restarts else ("training", _OPEN_AHEAD)
+    if restarts or (found.rare is not None and 2 * loader.get("starts", 0) >= len(found.rare.steps)):
         advice = _KEEP_WORKERS
     if loader.get("starts", 0) >= MOST * max(loader.get("fetches", 0), 1):
         advice = _MAKE_ONCE
