@@ -16,7 +16,15 @@ from ...base.summary import Finding
 from ...base.units import count, format_ms
 from ...probes.stacks import OF_SAMPLER
 from .. import (
-    Evidence, ExceededBound, Experiment, Rule, abstain, describe_longest, dominant_name, threshold_rows, threshold_time,
+    Evidence,
+    ExceededBound,
+    Experiment,
+    Rule,
+    abstain,
+    describe_longest,
+    dominant_name,
+    threshold_rows,
+    threshold_time,
 )  # fmt: skip
 from .._bounds import GOOD_PART, MIN_SHARE, MOST
 from .._long_steps import restarts_ns
