@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..base.frame import NOT_MEASURED, TRAINING_LANE, StepFrame
+from ..base.names import shorten
 from ..base.stats.intervals import Interval, median_from_quantiles
 from ..base.units import format_count, format_ms
 from ..probes import CallTable, Site, TimedCall
@@ -119,12 +120,12 @@ def summarize_calls(table: CallTable, steps: int, cost_column: int = 0) -> CallS
 
 
 def call_site(site: Site, count: int, ns: int) -> CallSite:
-    """Return a site with its source line; of a long one with the call alone, as far as the line has it."""
+    """Return a site with its source line; of a long one with the call alone where the line has it, or its begin."""
     source = linecache.getline(site.file, site.line).strip()
     longest = 80  # characters that are shown
     if len(source) > longest:
         call = re.search(rf"[\w.]*\b{re.escape(site.call)}\((?:[^()]|\([^()]*\))*\)", source) if site.call else None
-        source = "" if call is None or len(call[0]) > longest else call[0]
+        source = shorten(source if call is None else call[0], longest)
     return CallSite(*site, source, count, ns)
 
 

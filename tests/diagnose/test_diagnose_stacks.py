@@ -598,3 +598,10 @@ def test_of_a_long_source_line_the_call_is_shown(tmp_path: Path) -> None:
     source = tmp_path / "train.py"
     source.write_text(f"trainer.fit({'x' * 60}, after=lambda step: asyncio.run(ask(step, 2)))\n", encoding="utf-8")
     assert call_site(stacks.Site(str(source), 1, "<lambda>", "run"), 1, 1).source == "asyncio.run(ask(step, 2))"
+
+
+def test_of_a_long_source_line_without_a_call_the_begin_is_shown(tmp_path: Path) -> None:
+    """A place without its source says little in a log that is read elsewhere."""
+    source = tmp_path / "train.py"
+    source.write_text(f"mixed = {{{'x' * 90}}}\n", encoding="utf-8")
+    assert call_site(stacks.Site(str(source), 1, "update", ""), 1, 1).source == f"mixed = {{{'x' * 70}…"
