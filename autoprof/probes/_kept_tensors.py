@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, NamedTuple
 import torch
 from torch.nn import Module
 from torch.optim import Optimizer
+from torch.utils.data import DataLoader, Dataset
 
 from ..base.containers import builtin_base
 from ._call_table import MAX_FRAMES, file_owner
@@ -32,7 +33,10 @@ MAX_PLACES: Final = 5_000
 FIRST_ELEMENTS: Final = (8, 32, 64)
 """First elements of a container that are looked at; those of containers in it come before."""
 _PLAIN: Final = {int, float, str, bytes, complex, bool, type(None)}
-_ROLES: Final = torch.Tensor, dict, list, tuple, set, deque, _lru_cache_wrapper, Module, Optimizer, FunctionType
+_ROLES: Final = (
+    *(torch.Tensor, dict, list, tuple, set, deque, _lru_cache_wrapper, FunctionType),
+    *(Module, Optimizer, DataLoader, Dataset),
+)
 """The classes whose objects are looked at, beside the program's own."""
 _OTHERS: Final = {*sys.stdlib_module_names, "torch", "numpy", "autoprof"}
 """Packages whose modules are not looked at, without a look at their files."""
@@ -101,7 +105,7 @@ class KeptTensorsProbe:
         """Measure the variables of a frame, of those that called it, and of the program's modules."""
         found: dict[_Key, _Holder] = {}
         places = {}
-        for one in _Walk(self._roots(frame)):
+        for one in _Walk(self._roots(frame), self._modules):
             # The object may be known by another function's name for it.
             key = one.key if one.key in self._seen else self._places.get(one.identity, one.key)
             found[key], places[one.identity] = one, key
@@ -132,15 +136,18 @@ class KeptTensorsProbe:
             frame = frame.f_back
         if len(sys.modules) != self._known:
             self._known = len(sys.modules)
-            for name, module in list(sys.modules.items()):
-                file = None if name.partition(".")[0] in self._others else getattr(module, "__file__", None)
+            # Pairs of ``items()`` are so many that the garbage collector runs, for longer than the look takes.
+            for name in list(sys.modules):
+                known = name.partition(".")[0] in self._others
+                file = None if known else getattr(sys.modules.get(name), "__file__", None)
                 if file and file_owner(file) == "user":
                     self._modules[name] = file
                 elif file:  # the modules inside it are not the program's either
                     self._others.add(name)
         for name, file in self._modules.items():
             if name in sys.modules:
-                yield (f"{name.rpartition('.')[2]}.", vars(sys.modules[name]), file, None)
+                prefix = "" if name == "__main__" else f"{name.rpartition('.')[2]}."
+                yield (prefix, vars(sys.modules[name]), file, None)
 
 
 def _attributes(value: Any) -> Mapping[str, Any]:
@@ -155,11 +162,13 @@ def _attributes(value: Any) -> Mapping[str, Any]:
 class _Walk:
     """The variables that hold something, from some places on and the nearest first; each object once.
 
-    It leads through containers, objects of the program's own, models, optimizers, and the cells of closures.
+    It leads through containers, objects of the program's own, models, optimizers, loaders, data sets, and the cells of
+    closures.
     """
 
-    def __init__(self, roots: Iterable[_Place]) -> None:
+    def __init__(self, roots: Iterable[_Place], modules: Mapping[str, str]) -> None:
         self._waiting = deque(roots)
+        self._modules = modules
         self._seen: set[int] = set()
         self._roles: dict[type, type | None] = {}
         self._inside: dict[str, Any] = {}  # the objects in a container that lead on
@@ -200,7 +209,8 @@ class _Walk:
         """Return the class as which the objects of a class are looked at; None for those that lead nowhere."""
         role: Any = next((one for one in _ROLES if issubclass(kind, one)), None)
         if role is None and kind.__dictoffset__:
-            file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+            # Python removes ``__file__`` from ``__main__`` at the script's end, and the last look comes after it.
+            file = self._modules.get(kind.__module__) or getattr(sys.modules.get(kind.__module__), "__file__", None)
             role = object if file is not None and file_owner(file) == "user" else None
         self._roles[kind] = list if role in (tuple, set, deque) else role
         return self._roles[kind]

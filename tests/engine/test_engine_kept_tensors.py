@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, Dataset, Subset
 
 from autoprof.probes import _kept_tensors
 from autoprof.probes._kept_tensors import KeptTensors, KeptTensorsProbe
@@ -274,6 +276,70 @@ def test_a_look_costs_as_much_with_thousands_of_modules_of_others(monkeypatch: p
         probe.look(None, step)
     assert "/site-packages/other1.py" not in asked
     assert names(probe) == [("own.kept", "tensors")]
+
+
+def test_a_look_does_not_start_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Collecting takes longer than a look, which then uses up the budget, and a short run gets no second one."""
+    for number in range(3000):
+        monkeypatch.setitem(sys.modules, f"other{number}", ModuleType(f"other{number}"))
+    collected: list[str] = []
+
+    def note(phase: str, _info: dict[str, int]) -> None:
+        collected.append(phase)
+
+    probe = KeptTensorsProbe()
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        probe.look(None, 0)
+    finally:
+        gc.callbacks.remove(note)
+    assert not collected
+
+
+class Cached(Dataset[torch.Tensor]):
+    """A data set that keeps each sample it has made."""
+
+    def __init__(self) -> None:
+        self.done: dict[int, torch.Tensor] = {}
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, at: int) -> torch.Tensor:
+        return self.done.setdefault(at, torch.ones(1))
+
+
+def test_a_cache_in_a_data_set_is_named_through_the_loader_and_the_subset() -> None:
+    """Their classes are torch's."""
+    probe, loader = KeptTensorsProbe(), DataLoader(Subset(Cached(), range(20)))
+    for step, _ in enumerate(loader):
+        look(probe, step)
+    (kept,) = probe.growing()
+    assert (kept.variable, kept.line) == ("loader.dataset.dataset.done", Cached.__init__.__code__.co_firstlineno)
+
+
+class Augment:
+    """An object that keeps what it has made."""
+
+    def __init__(self) -> None:
+        self.done: dict[int, torch.Tensor] = {}
+
+
+def test_an_object_of_the_script_is_known_after_the_script_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has removed the file of its module by then. The name is the one that the script has for it."""
+    script = ModuleType("__main__")
+    script.__file__ = "/home/script.py"
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    monkeypatch.setattr(Augment, "__module__", "__main__")
+    script.augment = augment = Augment()  # type: ignore[attr-defined]
+    augment.done[0] = torch.ones(1)
+    probe = KeptTensorsProbe()
+    probe.look(None, 0)
+    del script.__file__
+    augment.done.update({at: torch.ones(1) for at in range(8)})
+    probe.look(None, 8)
+    assert names(probe) == [("augment.done", "tensors")]
 
 
 class Registry(dict[str, object]):
