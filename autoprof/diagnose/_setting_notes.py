@@ -18,7 +18,7 @@ def setting_notes(run: Evidence, found: Collection[str | None] = ()) -> Iterator
         )
     for thread in (one for one in run.facts.threads if one.name not in found):
         yield (
-            f"thread {thread.name} takes {format_percent(thread.cores)} of a processor: while it runs Python it "
+            f"thread {thread.described} takes {format_percent(thread.cores)} of a processor: while it runs Python it "
             "holds the interpreter (GIL), and the training thread waits; another process would not"
         )
     yield from _trend(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from dataclasses import replace
@@ -13,6 +14,7 @@ from waiting import LIMIT_S
 
 from autoprof.base.summary import MetricStats
 from autoprof.diagnose import PythonThread, RunFacts, ThreadMonitor, _python_threads, diagnose
+from autoprof.diagnose._calls import CallSite
 from autoprof.diagnose._environment import Environment
 
 
@@ -38,9 +40,16 @@ def test_a_real_thread_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         end.set()
         thread.join()
-    assert "busy" in [one.name for one in monitor.busy()]
-    assert threading.current_thread().name not in [one.name for one in monitor.busy()]
+    found = {one.name: one for one in monitor.busy()}
+    line = found["busy"].line
+    assert line is not None
+    assert (line.file, line.function, line.count) == (__file__, "compute", 1)
+    assert line.source in ("computed.set()", "end.wait(LIMIT_S)")  # the innermost line of the program, not of threading
+    assert threading.current_thread().name not in found
     assert (monitor.training_cores() or 0) > 0
+
+
+POLLING = CallSite("report.py", 21, "run", "", "while not self.done: pass", 5, 0)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +69,25 @@ def test_a_thread_that_holds_the_interpreter_while_the_training_thread_waits_is_
     shares = {"host_cpu_busy": 0.5, "host_cpu_cores": 2.0, "host_cpu_waiting": 0.0}
     metrics = {name: MetricStats(share, share, share, share, 5) for name, share in shares.items()}
     facts = RunFacts(
-        threads=(PythonThread("Reporter", cores),),
+        threads=(PythonThread("Reporter", cores, POLLING),),
         training_cores=training,
         environment=Environment("cpu", machine_cores=4),
     )
     summary = diagnose(replace(run, summary=replace(run.summary, metrics=metrics), facts=facts))
     found = [one for one in summary.findings if one.severity != "info"]
+    said = [*summary.notes, *(one.why for one in found)]
+    assert any("thread Reporter (report.py:21 run `while not self.done: pass`) takes" in text for text in said)
     assert [one.rule for one in found] == ([] if rule is None else [rule])
     if found:
+        assert found[0].evidence["sites"] == [{"where": "report.py:21", "function": "run"}]
         assert found[0].gain_ns == pytest.approx(0.7 * run.summary.step_mean_ns, rel=0.01)
+
+
+def test_the_line_of_a_thread_goes_to_json_and_back_and_older_runs_have_none() -> None:
+    """They have the thread's name and its share of a processor."""
+    facts = RunFacts(threads=(PythonThread("Reporter", 0.9, POLLING),))
+    saved = json.loads(json.dumps(facts.to_dict()))
+    assert RunFacts.from_dict(saved) == facts
+    del saved["threads"][0]["line"]
+    (thread,) = RunFacts.from_dict(saved).threads
+    assert thread.described == "Reporter"

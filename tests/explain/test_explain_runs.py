@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from autoprof.base.frame import Phase
 from autoprof.base.storage.runs import RunFolder, read_run
 from autoprof.base.summary import Finding, Summary
-from autoprof.diagnose import Change, Operation, Quantity, RunFacts
+from autoprof.diagnose import Change, Operation, PythonThread, Quantity, RunFacts
+from autoprof.diagnose._calls import CallSite
 from autoprof.frontends.cli import main
 from autoprof.reports.explain import MAX_BYTES, Explanation, encode, explain_run, json_schema
 from autoprof.reports.explain.data import CodePlace, Confidence, Expectation, ExplainedCause, Trial, Unmeasured
@@ -132,6 +133,15 @@ def test_the_line_of_a_call_is_its_full_path() -> None:
         "main",
     )
     assert (cause["experiment"]["change"], cause["experiment"]["target"]) == ("call.every", "print")
+
+
+def test_the_line_of_a_thread_is_its_full_path() -> None:
+    """As that of a call."""
+    line = CallSite("/home/x/train.py", 21, "run", "", "", 5, 0)
+    thread = PythonThread("Reporter", 0.9, line)
+    found = finding("python-thread", evidence=thread.evidence())
+    (cause,) = valid(explain(diagnosed(found), facts=RunFacts(threads=(thread,)).to_dict()))["causes"]
+    assert (cause["place"]["file"], cause["place"]["line"], cause["place"]["function"]) == (line.file, 21, "run")
 
 
 def test_a_run_that_was_killed_is_explained_from_its_records() -> None:

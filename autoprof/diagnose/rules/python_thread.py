@@ -3,7 +3,7 @@
 Finds, above a bound:
 
 - a thread that computes in Python, or polls, while the training thread neither computes nor waits for data, another
-  rank or a processor: 30 % of a processor, and 10 % of the step.
+  rank or a processor. The line that it runs is named: 30 % of a processor, and 10 % of the step.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ def judge(run: Evidence) -> Finding | None:
     found = threshold_time("python-thread", run, Interval.exact(max(lost_ns, 0.0)), max(lost_ns, 0.0))
     if not isinstance(found, ExceededBound):
         return found
-    name = threads[0].name
+    thread = threads[0]
     return found.finding(
-        f"thread {name} takes {format_percent(threads[0].cores)} of a processor: while it runs Python it holds the "
-        f"interpreter (GIL), and the training thread waits {found}",
+        f"thread {thread.described} takes {format_percent(thread.cores)} of a processor: while it runs Python it holds "
+        f"the interpreter (GIL), and the training thread waits {found}",
         "wait there by an event, a lock or queue.get() in place of polling; or do its work in another process",
-        name=name,
+        name=thread.name,
+        evidence=thread.evidence(),
     )
 
 

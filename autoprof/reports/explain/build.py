@@ -100,6 +100,7 @@ def _lines(facts: RunFacts) -> Iterator[tuple[str, int]]:
         if table is not None:
             sites = table.lines if isinstance(table, StackTable) else table.sites
             yield from ((site.file, site.line) for site in sites)
+    yield from ((one.line.file, one.line.line) for one in facts.threads if one.line is not None)
     for function in facts.compiled.functions if facts.compiled is not None else ():
         yield function.file, function.line
 
