@@ -11,10 +11,12 @@ from time import perf_counter_ns
 from typing import Any, Final
 
 from ..base.allowance import Allowance
+from ..base.failures import contain, ignore
 from ..base.frame import FrameRun
 from ..base.process.gc_paused import collects_garbage
 from ..base.summary import Summary
 from ..base.units import NS_PER_S
+from ..capture.hooks.results import StepResults
 from ..capture.hooks.sizes import ModuleSize, next_node
 from ..capture.memory import Footprint
 from ..devices import heap_bytes
@@ -164,6 +166,7 @@ class Diagnosis(Observer):
         stacks: StackMonitor,
         threads: ThreadMonitor,
         sizes: Mapping[str, ModuleSize],
+        results: StepResults,
         explained: Callable[[], Mapping[int, float]],
         variables: Allowance,
     ) -> None:
@@ -179,6 +182,7 @@ class Diagnosis(Observer):
         self._stacks = stacks
         self._threads = threads
         self._sizes = sizes
+        self._results = results
         self._explained = explained
         self._variables = variables
         self._kept = KeptTensorsProbe()
@@ -200,6 +204,7 @@ class Diagnosis(Observer):
         step_ns = raw.ended_ns - raw.begun_ns
         self._collections.step(raw.step, step_ns)
         self._nodes.step(raw.step)
+        self._results.close_step()
         self._calls.step(raw, step_ns)
         if self._stacks.has_samples:
             self._stacks.step(raw)
@@ -241,6 +246,7 @@ class Diagnosis(Observer):
         self._calls.frames(run)
         self._stacks.frames(run)
         self._threads.look()
+        self._results.compare()
 
     def finish(self, *, complete: bool) -> dict[str, Any]:
         """Compare the ranks over all their records, however long that takes.
@@ -249,6 +255,9 @@ class Diagnosis(Observer):
         """
         if self._grown_step is not None:  # the program may have dropped meanwhile what had grown: no new reading
             self._kept.look(sys._getframe(), self._grown_step)
+        if complete:
+            with contain(ignore):
+                self._results.compare(final=True)
         self._final = self._measured(final=True)
         return {"facts": self._final.to_dict()}
 
@@ -282,6 +291,7 @@ class Diagnosis(Observer):
             trains_copy=self._footprint.trains_copy,
             untrained=untrained if final else (),
             sizes=dict(self._sizes),
+            repeated=dict(self._results.repeated),
             explained=self._explained(),
             **self._calls.facts(),
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from ..capture.hooks.results import RepeatedCalls
 from ..capture.hooks.sizes import ModuleSize
 from ..errors import OutputError
 from ..probes import KeptTensors
@@ -52,6 +53,8 @@ class RunFacts:
     """Modules of the model that hold no others; None where they were not counted."""
     sizes: Mapping[str, ModuleSize] = field(default_factory=dict)
     """Class and bytes passed in one call of the recorded modules, by fqn."""
+    repeated: Mapping[str, RepeatedCalls] = field(default_factory=dict)
+    """Modules whose calls returned the values of an earlier call of the same step, by fqn."""
     explained: Mapping[int, float] = field(default_factory=dict)
     """How many times as long as a step of usual inputs a step may take, by its number, where it has larger inputs."""
     environment: Environment = field(default_factory=Environment)

@@ -440,7 +440,6 @@ class _Builder:
         find = self._probes.find
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe), find(DebugProbe))
         stacks = StackMonitor(find(StackProbe))
-        sizes = self._session_probes.sizes
         return Diagnosis(
             facts,
             self._footprint,
@@ -448,7 +447,8 @@ class _Builder:
             ranks,
             stacks,
             ThreadMonitor(),
-            sizes,
+            self._session_probes.sizes,
+            self._session_probes.results,
             self._inputs.explained,
             self._account.part(Part.VARIABLES),
         )

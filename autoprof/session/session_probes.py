@@ -15,6 +15,7 @@ from ..capture.handle import Handle, Probe
 from ..capture.hooks.module import ModuleProbe
 from ..capture.hooks.module_hooks import Hooks
 from ..capture.hooks.placement import Placement
+from ..capture.hooks.results import ResultProbe, StepResults
 from ..capture.hooks.shapes import ShapeProbe
 from ..capture.hooks.sizes import ModuleSize, SizeProbe
 from ..capture.recorder import Recorder, activate
@@ -64,6 +65,7 @@ class SessionProbes:
         self._made: dict[tuple[str, str, bool], tuple[ModuleProbe, list[Probe]]] = {}
         self.sizes: dict[str, ModuleSize] = {}
         """What the first calls of each target show, by its fqn."""
+        self.results = StepResults()
         self.placement = Placement(model, recorder, hooks, follow_kind=follow)
         """Has the probes follow their modules' devices."""
         self.set = TargetSet()
@@ -99,7 +101,7 @@ class SessionProbes:
         key = target.fqn, target.name, target.shown  # a module that is split off its group has another name
         if key not in self._made:
             probe = ModuleProbe(self._recorder, self._hooks, target, self._memory, self._allowance)
-            probes: list[Probe] = [probe]
+            probes: list[Probe] = [probe, ResultProbe(self._recorder, target, self.results)]
             if target.shown:
                 probes.append(SizeProbe(self._recorder, target, self.sizes))
             if target.shapes:

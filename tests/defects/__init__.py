@@ -24,6 +24,7 @@ DEFECTS: Final = (
     Defect("backward-ratio", "backward 15 x forward", modules.train_with_slow_backward),
     Defect("unused-gradients", "a backbone that is not trained", modules.train_with_unused_gradients),
     Defect("repeated-backward", "state carried with its graph", modules.train_with_carried_state),
+    Defect("repeated-calls", "features computed twice", modules.train_with_repeated_calls),
     Defect("forward-only", "the model runs again for a metric", modules.train_with_metric_forwards),
     Defect("python-thread", "a thread that polls", machine.train_beside_a_polling_thread),
     Defect("torch-threads", "more threads than processors", machine.train_with_many_threads),

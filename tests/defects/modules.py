@@ -80,6 +80,23 @@ def train_with_metric_forwards(broken: bool) -> Summary:
     return train(model, clock, before_update=measure, config=config)
 
 
+def train_with_repeated_calls(broken: bool) -> Summary:
+    """Compute the same features twice in each step; the healthy twin uses the first ones again."""
+    clock = FakeClock()
+
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = four_layers(clock)
+
+        def forward(self, x: Tensor) -> Tensor:
+            features: Tensor = self.body(x)
+            again: Tensor = self.body(x) if broken else features
+            return features + again
+
+    return train(Pair(), clock, config={**CONFIG, "targets": [{"match": "body"}], "flops": "off"})
+
+
 def train_with_hot_layer(broken: bool) -> Summary:
     """Make one of four layers ten times as long as the others; the healthy twin has equal layers."""
     clock = FakeClock()

@@ -1,0 +1,183 @@
+"""Note which calls of a module return, in one early step, the values that an earlier call of the step has returned.
+
+Results are compared, not inputs: dropout and noise are no repetition. A few operators on the module's own device take a
+checksum and a sample of each result in the step; nothing in it waits for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ...base.process.replace import skip_frames
+from ...devices import HOST_TYPES, device_of
+from ..recorder import Recorder
+from .call_sites import CallEntry
+from .entry_probe import EntryProbe
+from .tensors import tensors_of
+
+if TYPE_CHECKING:
+    from ...targets import Target
+
+MAX_CALLS: Final = 64
+"""Calls of one module that are noted."""
+MAX_RESULTS: Final = 2048
+"""Results that are kept, of all modules: a few megabytes."""
+MAX_TENSORS: Final = 4
+"""Tensors of one result that are compared: the first ones are what a module is called for."""
+SAMPLE: Final = 256
+"""Values of a tensor that are kept, beside the sum of all."""
+MIN_DISTINCT: Final = 16
+"""Distinct values from which on two tensors are not equal by chance: masks, gates and losses have fewer."""
+
+_PLAIN: Final = (Tensor, nn.Parameter)
+_BITS: Final = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_compiling = torch.compiler.is_dynamo_compiling
+_tracing = torch._C._get_tracing_state
+_modes = torch._C._len_torch_dispatch_stack
+_transforms = torch._C._functorch.peek_interpreter_stack
+_graph_task = torch._C._current_graph_task_id
+
+
+class RepeatedCalls(NamedTuple):
+    """The calls of a module in one step, and those that returned the values of an earlier one.
+
+    Both were called in one call of the recorded module around them. Else that module is called again, and is named if
+    it returns the same.
+    """
+
+    calls: int
+    repeated: int
+
+
+class Checksum(NamedTuple):
+    """The shape and type of a tensor, and one tensor of the sum of its bits and a sample of them."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    bits: Tensor
+
+
+class StepResults:
+    """The results of all recorded modules in the second recorded step, until they are compared."""
+
+    def __init__(self) -> None:
+        self.is_open = self.is_closed = False
+        """Whether results are noted now, and whether they have been."""
+        self.repeated: dict[str, RepeatedCalls] = {}
+        """The modules of which calls were repeated, by fqn."""
+        self.around = 0
+        """The number of the innermost recorded call that is running; 0 outside of them."""
+        self._begun = 0
+        self._taken: dict[str, list[tuple[int, list[Checksum]]]] = {}
+        self._left = MAX_RESULTS
+        self._on_device = False
+
+    def close_step(self) -> None:
+        """Note the results of the step after the first one; drop those of modules that were called once."""
+        if self.is_closed:
+            return
+        self.is_closed, self.is_open = self.is_open, not self.is_open
+        self._taken = {fqn: results for fqn, results in self._taken.items() if len(results) > 1}
+
+    def begin(self) -> int:
+        """Note that a call begins; return the number of the call around it."""
+        around = self.around
+        self._begun = self.around = self._begun + 1
+        return around
+
+    def add(self, fqn: str, around: int, output: Any) -> None:
+        """Keep the checksums of the result of a call."""
+        results = self._taken.setdefault(fqn, [])
+        if len(results) < MAX_CALLS and self._left:
+            floating = (one for one in tensors_of(output) if one.is_floating_point() and one.numel())
+            result = [_checksum(one) for one in islice(floating, MAX_TENSORS)]
+            results.append((around, result))
+            self._left -= 1
+            self._on_device |= any(one.bits.device.type not in HOST_TYPES for one in result)
+
+    def compare(self, *, final: bool = False) -> None:
+        """Compare the results; those on a device only at the end of the run, since this waits for it."""
+        if self.is_closed and (final or not self._on_device):
+            taken, self._taken = self._taken, {}
+            for fqn, results in taken.items():
+                counts = Counter((around, tuple(map(_read, result))) for around, result in results)
+                again = [(result, count - 1) for (_, result), count in counts.items() if count > 1]
+                repeated = sum(count for result, count in again if any(map(_is_varied, result)))
+                if repeated:
+                    self.repeated[fqn] = RepeatedCalls(len(results), repeated)
+
+
+def _read(checksum: Checksum) -> tuple[torch.Size, torch.dtype, bytes]:
+    return checksum.shape, checksum.dtype, checksum.bits.cpu().numpy().tobytes()
+
+
+def _is_varied(read: tuple[torch.Size, torch.dtype, bytes]) -> bool:
+    _shape, dtype, bits = read
+    return len({*np.frombuffer(bits, f"i{dtype.itemsize}")[1:].tolist()}) >= MIN_DISTINCT  # behind the sum
+
+
+def _checksum(tensor: Tensor) -> Checksum:
+    """Return a checksum of any change of a value, with a sample that changes with the order of the values."""
+    kind = _BITS[tensor.itemsize]
+    bits = tensor.detach().view(kind)
+    length = 1 + sum((size - 1) * stride for size, stride in zip(bits.shape, bits.stride(), strict=True))
+    step = max(length // SAMPLE, 1) | 1  # odd, or it would take the same columns of each row
+    sample = bits.as_strided((-(-length // step),), (step,))
+    return Checksum(tensor.shape, tensor.dtype, torch.cat((bits.sum(dtype=kind).view(1), sample)))
+
+
+class ResultProbe(EntryProbe):
+    """The entry of a target whose results in one step are added to ``StepResults``."""
+
+    where = "result hooks"
+
+    def __init__(self, recorder: Recorder, target: Target, results: StepResults) -> None:
+        super().__init__(recorder, target.module)
+        self._fqn = target.fqn
+        self._results = results
+        self._entries = [CallEntry(self, ResultProbe.begin, ResultProbe.called)]
+
+    def attach(self) -> None:
+        """Have calls noted, unless the step is over."""
+        if not self._results.is_closed:
+            super().attach()
+
+    def begin(self, module: nn.Module, args: Any, kwargs: Any) -> int | None:
+        """Return the number of the call around a call that is noted; a recomputation is not."""
+        results, recorder = self._results, self.recorder
+        if results.is_closed:
+            self.detach()
+        if not results.is_open or _compiling() or _tracing() is not None or _graph_task() != -1:
+            return None
+        return None if recorder.suspended or get_ident() != recorder.thread else results.begin()
+
+    def called(self, module: nn.Module, args: Any, kwargs: Any, output: Any, around: int | None) -> None:
+        """Note the result of a call that did not raise."""
+        if around is None:
+            return
+        try:
+            self._results.around = around
+            if output is not None and not (_modes() or _transforms()) and _is_readable(output):
+                self._results.add(self._fqn, around, output)
+        except Exception:
+            self.fail(module)
+
+
+def _is_readable(output: Any) -> bool:
+    """Return whether the values of a result can be read: it has plain tensors, and no graph of kernels is captured."""
+    tensors = tensors_of(output)
+    if any(type(one) not in _PLAIN or one.is_meta or one.layout is not torch.strided for one in tensors):
+        return False
+    places = {one.device for one in tensors if one.device.type not in HOST_TYPES}
+    return not any(device_of(place).capturing() for place in places)
+
+
+skip_frames(ResultProbe.begin, callees=True)
+skip_frames(ResultProbe.called, callees=True)  # dynamo would compile it beside the graph of a compiled model
