@@ -65,7 +65,7 @@ class SessionProbes:
         self._made: dict[tuple[str, str, bool], tuple[ModuleProbe, list[Probe]]] = {}
         self.sizes: dict[str, ModuleSize] = {}
         """What the first calls of each target show, by its fqn."""
-        self.results = StepResults()
+        self.results = StepResults(allowance)
         self.placement = Placement(model, recorder, hooks, follow_kind=follow)
         """Has the probes follow their modules' devices."""
         self.set = TargetSet()

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ...base.allowance import Allowance
 from ...base.process.replace import skip_frames
 from ...devices import HOST_TYPES, device_of
 from ..recorder import Recorder
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 MAX_CALLS: Final = 64
 """Calls of one module that are noted."""
-MAX_RESULTS: Final = 2048
-"""Results that are kept, of all modules: a few megabytes."""
+MAX_RESULTS: Final = 256
+"""Results that are kept, of all modules, each of which takes some forty microseconds."""
 MAX_TENSORS: Final = 4
 """Tensors of one result that are compared: the first ones are what a module is called for."""
 SAMPLE: Final = 256
@@ -46,7 +47,7 @@ _graph_task = torch._C._current_graph_task_id
 
 
 class RepeatedCalls(NamedTuple):
-    """The calls of a module in one step, and those that returned the values of an earlier one.
+    """The calls of a module in one step whose results were noted, and those that returned the values of an earlier one.
 
     Both were called in one call of the recorded module around them. Else that module is called again, and is named if
     it returns the same.
@@ -67,7 +68,8 @@ class Checksum(NamedTuple):
 class StepResults:
     """The results of all recorded modules in the second recorded step, until they are compared."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
         self.is_open = self.is_closed = False
         """Whether results are noted now, and whether they have been."""
         self.repeated: dict[str, RepeatedCalls] = {}
@@ -95,12 +97,13 @@ class StepResults:
     def add(self, fqn: str, around: int, output: Any) -> None:
         """Keep the checksums of the result of a call."""
         results = self._taken.setdefault(fqn, [])
-        if len(results) < MAX_CALLS and self._left:
-            floating = (one for one in tensors_of(output) if one.is_floating_point() and one.numel())
-            result = [_checksum(one) for one in islice(floating, MAX_TENSORS)]
-            results.append((around, result))
+        if len(results) < MAX_CALLS and self._left and self._allowance.affords(0):
             self._left -= 1
-            self._on_device |= any(one.bits.device.type not in HOST_TYPES for one in result)
+            with self._allowance.work():
+                floating = (one for one in tensors_of(output) if one.is_floating_point() and one.numel())
+                result = [_checksum(one) for one in islice(floating, MAX_TENSORS)]
+                results.append((around, result))
+                self._on_device |= any(one.bits.device.type not in HOST_TYPES for one in result)
 
     def compare(self, *, final: bool = False) -> None:
         """Compare the results; those on a device only at the end of the run, since this waits for it."""

@@ -59,7 +59,7 @@ def _part(run: Evidence, row: Row) -> float:
     """Return the part of a row's calls that is repeated; 0 where the step that was noted had more calls than others."""
     calls, again = run.facts.repeated.get(row.fqn or "", (1, 0))
     usual = row.calls / max(run.summary.steps, 1) / run.members(row)
-    return again / calls if calls <= (1 + MARGIN) * usual else 0.0
+    return again / max(calls, usual) if calls <= (1 + MARGIN) * usual else 0.0
 
 
 def _has_equal_batches(run: Evidence, forward: list[Row], backward: dict[str, Row]) -> bool:
