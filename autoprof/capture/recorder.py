@@ -36,6 +36,8 @@ class Recorder:
         self.buffer: MarkBuffer = require_extension().MarkBuffer(0, MAX_MARKS)
         self.thread = threading.get_ident()
         """Identifier of the training thread."""
+        self.native_id = threading.get_native_id()
+        """Identifier that the system gives to the training thread."""
         self._on_change: list[Callable[[], None]] = []
         self._context = extension.HookContext(self.buffer, fallback=self._mark_unusual, on_error=self._mark_failed)
         self.mark: Callable[[int], None] = self._context.mark
@@ -191,7 +193,7 @@ class Recorder:
         buffer.dropped = buffer.skipped = 0
         thread = threading.get_ident()
         if thread != self.thread:
-            self.thread = thread
+            self.thread, self.native_id = thread, threading.get_native_id()
             self._changed()
         for clear in self.at_step_end:
             clear()

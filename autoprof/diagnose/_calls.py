@@ -36,6 +36,8 @@ class CallSite:
     """The calls around or inside the line, as text."""
     torch_ns: int = 0
     """The part of the time in which the layers of torch, or a backward pass, run inside the line."""
+    blocked_ns: int = 0
+    """The part of the time in which the training thread is blocked inside the line."""
 
     @property
     def location(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import add
 from typing import Any, Final
 
 import numpy as np
@@ -83,6 +84,19 @@ class StackTable:
     def is_torch_work(self) -> bool:
         """Whether most of the time of the named lines is that of torch's layers, or of a backward pass."""
         return sum(line.torch_ns for line in self.named) > MOST * sum(line.ns for line in self.named)
+
+    @property
+    def blocked(self) -> tuple[CallSite, ...]:
+        """The named lines in which the training thread is blocked for most of their time."""
+        return tuple(line for line in self.named if line.blocked_ns > MOST * line.ns)
+
+    @property
+    def described_waits(self) -> str:
+        """The clause that says in which named lines the training thread waits; empty where it computes."""
+        if not self.blocked:
+            return ""
+        lines = "there" if self.blocked == self.named else f"in {' and '.join(line.location for line in self.blocked)}"
+        return f"; the training thread waits {lines}: for another thread or a process, a file, the network or a sleep"
 
     @property
     def described(self) -> str:
@@ -250,9 +264,10 @@ class StackMonitor:
             return
         table = self._tables.setdefault(kind, {})
         key = sample.users, sample.inner
-        sums = table.setdefault(key if key in table or len(table) < KEPT_KINDS else ((), None), [0, 0])
+        sums = table.setdefault(key if key in table or len(table) < KEPT_KINDS else ((), None), [0, 0, 0])
         sums[0] += 1
         sums[1] += sample.weight_ns
+        sums[2] += sample.blocked * sample.weight_ns
 
     def statistics(self) -> dict[str, StackTable]:
         """Return the table of each kind of time."""
@@ -271,29 +286,30 @@ class StackMonitor:
             shared = self._lines_in([kind], NEARLY_ALL) - common
         groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
         stacks: dict[tuple[str, int], Stacks] = {}
-        for (users, inner), (count, ns) in self._tables[kind].items():
+        for (users, inner), (count, ns, blocked_ns) in self._tables[kind].items():
             # A lambda has no name: the line in it that calls something says more than the line that calls it.
             own = (user for user in reversed(users) if user[:2] not in common and user.call != "<lambda>")
             site = next((user for user in users if user[:2] in shared), next(own, inner) if common else inner)
             if site is not None:
-                sums = groups.setdefault(site[:2], {}).setdefault(site, [0, 0, 0])
+                sums = groups.setdefault(site[:2], {}).setdefault(site, [0, 0, 0, 0])
                 by_torch = inner is not None and inner.call in TORCH_WORK
-                sums[0], sums[1], sums[2] = sums[0] + count, sums[1] + ns, sums[2] + by_torch * ns
+                sums[:] = map(add, sums, (count, ns, by_torch * ns, blocked_ns))
                 stacks.setdefault(site[:2], []).append((ns, users))
-        most = sorted(groups.values(), key=lambda group: -sum(ns for _, ns, _ in group.values()))[:KEPT_LINES]
+        most = sorted(groups.values(), key=lambda group: -sum(sums[1] for sums in group.values()))[:KEPT_LINES]
         lines = []
         for group in most:
             longest = max(group, key=lambda site: (group[site][1], site))
-            count, ns, torch_ns = map(sum, zip(*group.values(), strict=True))
+            count, ns, torch_ns, blocked_ns = map(sum, zip(*group.values(), strict=True))
             line = call_site(longest, count, ns)
             around = set() if longest[:2] in shared else common
-            lines.append(replace(line, path=_path(line, stacks[longest[:2]], around), torch_ns=torch_ns))
-        samples, ns = map(sum, zip(*self._tables[kind].values(), strict=True))
+            path = _path(line, stacks[longest[:2]], around)
+            lines.append(replace(line, path=path, torch_ns=torch_ns, blocked_ns=blocked_ns))
+        samples, ns, _ = map(sum, zip(*self._tables[kind].values(), strict=True))
         return StackTable(samples, ns, tuple(lines), self._innermost(kind))
 
     def _innermost(self, kind: str) -> tuple[CallSite, ...]:
         spent: dict[tuple[str, int], list[Any]] = {}
-        for (users, _inner), (count, ns) in self._tables[kind].items():
+        for (users, _inner), (count, ns, _blocked_ns) in self._tables[kind].items():
             if users:
                 sums = spent.setdefault(users[0][:2], [users[0], 0, 0])
                 sums[1], sums[2] = sums[1] + count, sums[2] + ns
@@ -322,7 +338,7 @@ class StackMonitor:
         spent: Counter[tuple[str, int]] = Counter()
         total = 0
         for kind in kinds:
-            for (users, _inner), (_count, ns) in self._tables[kind].items():
+            for (users, _inner), (_count, ns, _blocked_ns) in self._tables[kind].items():
                 total += ns
                 for line in {user[:2] for user in users}:
                     spent[line] += ns

@@ -51,10 +51,23 @@ SOON_S: Final = 1e-6
 """The shortest interval: a waiting thread interrupts running Python after some 60 µs."""
 
 
+def is_blocked(native_id: int) -> bool:
+    """Return whether a thread of this process neither runs nor waits for a processor (proc_pid_stat(5)).
+
+    The file is read without the GIL. So a thread that waits for the GIL runs meanwhile, unless a third one has it.
+    """
+    try:
+        with open(f"/proc/self/task/{native_id}/stat", "rb", buffering=0) as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"S", b"D")
+    except (OSError, IndexError):
+        return False
+
+
 class StackSample(NamedTuple):
     """The training thread at one moment: the user's lines, innermost first, and the innermost line outside torch.
 
-    ``weight_ns`` is the time that the sample stands for.
+    ``weight_ns`` is the time that the sample stands for. ``blocked`` is whether the thread waits for another one, a
+    file, the network or the end of a sleep. It is False where the clock is a device's: the wait may be for the device.
     """
 
     at_ns: int
@@ -62,6 +75,7 @@ class StackSample(NamedTuple):
     excluded: bool
     users: tuple[Site, ...]
     inner: Site | None
+    blocked: bool = False
 
 
 Sites = tuple[tuple[Site, ...], Site | None]
@@ -70,7 +84,8 @@ Sites = tuple[tuple[Site, ...], Site | None]
 class StackProbe:
     """Sample one session's training thread in its recorded steps and excluded stretches. A ``Probe``.
 
-    ``allowance`` pays for the samples; None samples nothing. ``frames`` returns the frame of each thread.
+    ``allowance`` pays for the samples; None samples nothing. ``frames`` returns the frame of each thread,
+    ``blocked`` whether the thread of a native id is blocked.
     """
 
     def __init__(
@@ -78,6 +93,7 @@ class StackProbe:
         recorder: Recorder,
         allowance: Allowance | None,
         frames: Callable[[], Mapping[int, FrameType]] = sys._current_frames,
+        blocked: Callable[[int], bool] = is_blocked,
     ) -> None:
         self.samples: list[StackSample] = []
         """The samples since the last ``take``."""
@@ -86,6 +102,7 @@ class StackProbe:
         self._recorder = recorder
         self._allowance = allowance
         self._frames = frames
+        self._blocked = blocked
         self._in_step = self._excluded = self._stopping = False
         self._next_wake_ns = 0
         self._handover_ns = 0
@@ -203,16 +220,8 @@ class StackProbe:
         at_ns = self._recorder.clock.now()
         users, inner = sites_of(self._frames().get(self._recorder.thread))
         if len(self.samples) < 1024 and inner:
-            self.samples.append(StackSample(at_ns, weight_ns, self._excluded, users, inner))
-
-
-def is_blocked(native_id: int) -> bool:
-    """Return whether a thread of this process neither runs nor waits for a processor (proc_pid_stat(5))."""
-    try:
-        with open(f"/proc/self/task/{native_id}/stat", "rb", buffering=0) as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"S", b"D")
-    except (OSError, IndexError):
-        return False
+            blocked = not self._recorder.on_device and self._blocked(self._recorder.native_id)
+            self.samples.append(StackSample(at_ns, weight_ns, self._excluded, users, inner, blocked))
 
 
 def _switch_soon() -> float:

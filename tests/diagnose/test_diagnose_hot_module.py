@@ -323,13 +323,14 @@ def test_a_forward_longer_than_its_backward_is_code_that_is_no_arithmetic(
         frame = make_frame(spans, step=number, duration_ns=(60 + backward_ms) * MS)
         aggregate.add(frame)
         collector.add(frame)
-    lines = (CallSite("train.py", 88, "forward", "make_mask", "", 40, 400 * MS),)
+    lines = (CallSite("train.py", 88, "forward", "make_mask", "", 40, 400 * MS, blocked_ns=300 * MS),)
     facts = RunFacts(stacks={"forward Model": StackTable(40, 400 * MS, lines)})
     finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "hot-module")
     assert (finding and finding.severity) == severity
     if finding is not None:
         assert (finding.name, finding.gain_ns) == ("Model", 45 * MS)
         assert "train.py:88 make_mask" in finding.why
+        assert "the training thread waits there" in finding.why
 
 
 def test_a_block_with_a_row_of_its_own_is_compared_with_those_that_share_one() -> None:

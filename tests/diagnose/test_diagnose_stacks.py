@@ -3,7 +3,9 @@
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,10 +19,10 @@ from torch import nn
 import autoprof
 from autoprof.base.frame import BACKWARD_NAME, FrameRun, Phase, Span
 from autoprof.base.stats import Aggregate
-from autoprof.base.summary import Finding
+from autoprof.base.summary import Finding, Stage
 from autoprof.capture.hooks.sizes import ModuleSize
 from autoprof.capture.recorder import Recorder
-from autoprof.devices import HostClock
+from autoprof.devices import DeviceClock, HostClock
 from autoprof.diagnose import EvidenceCollector, RunFacts, StackMonitor, StackTable, diagnose
 from autoprof.diagnose._calls import CallSite, call_site
 from autoprof.diagnose._diagnosis import NodeTracker
@@ -33,7 +35,7 @@ from autoprof.probes.stacks import (
     sites_of,
 )
 from autoprof.resolve import RawStep
-from autoprof.testing import FakeClock, make_frame
+from autoprof.testing import FakeClock, FakeDevice, make_frame
 from tests.accounts import unlimited
 
 HERE = os.path.basename(__file__)
@@ -235,6 +237,72 @@ def test_the_finding_names_the_line_with_its_share_of_the_step() -> None:
     assert finding.name == "train.py:88 save_image"
     assert "train.py:88 save_image, 61.2 %" in finding.why
     assert "update_ema" not in finding.why
+
+
+@pytest.mark.parametrize(
+    ("blocked", "on_device", "waits"), [(True, False, True), (False, False, False), (True, True, False)]
+)
+def test_a_line_in_which_the_training_thread_waits_is_no_work(
+    clock: FakeClock, blocked: bool, on_device: bool, waits: bool
+) -> None:
+    """The advice is to wait less. Beside a device's clock the thread may wait for the device."""
+    asked = []
+
+    def is_blocked(native_id: int) -> bool:
+        asked.append(native_id)
+        return blocked
+
+    recorder = Recorder(DeviceClock(FakeDevice(clock), now=clock.read) if on_device else clock)
+    probe = StackProbe(recorder, None, frame_of_the_test, is_blocked)
+    monitor = StackMonitor(probe)
+    for ms in range(1010, 1090, 10):
+        sample_at(probe, clock, ms)
+    observed(monitor, clock, 1000, [], 100)
+    facts = RunFacts(stacks=monitor.statistics())
+    finding = finding_of(diagnose(evidence_of({"forward": 32, "step": 100}, repeat=20, facts=facts)), "unattributed")
+    assert set(asked) <= {threading.get_native_id()}
+    assert ("the training thread waits there: for another thread" in finding.why) is waits
+    assert ("leave out sleeps" in finding.next, "look for copies" in finding.next) == (waits, not waits)
+
+
+def test_of_several_lines_those_that_wait_are_named() -> None:
+    """The first computes, so the advice is on its work; runs of before know nothing of waits."""
+    work, wait = table_of(60, 40).lines
+    table = StackTable(100, 100 * MS, (work, replace(wait, blocked_ns=30 * MS)))
+    assert table.described_waits.startswith("; the training thread waits in train.py:89: for another thread")
+    facts = RunFacts(stacks={UNATTRIBUTED: table}).to_dict()
+    summary = diagnose(evidence_of({"forward": 32, "step": 100}, repeat=20, facts=RunFacts.from_dict(facts)))
+    finding = finding_of(summary, "unattributed")
+    assert table.described_waits in finding.why
+    assert finding.next.startswith("look for copies")
+    for line in facts["stacks"][UNATTRIBUTED]["lines"]:
+        del line["blocked_ns"]
+    assert RunFacts.from_dict(facts).stacks[UNATTRIBUTED].described_waits == ""
+
+
+def test_excluded_time_that_waits_says_so() -> None:
+    """Validation that reads a slow file."""
+    (line,) = table_of(90).lines
+    table = StackTable(90, 90 * MS, (replace(line, blocked_ns=80 * MS),))
+    facts = RunFacts(stacks={EXCLUDED: table})
+    stages = (Stage("validation", 9, 9_000 * MS, 9),)
+    excluded = finding_of(diagnose(evidence_of({"forward": 90}, repeat=50, stages=stages, facts=facts)), "excluded")
+    assert excluded.why.endswith(f"of the wall time{table.described_waits}")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_thread_is_blocked_while_it_waits() -> None:
+    """One that runs is not."""
+    lock = threading.Lock()
+    with lock:
+        thread = threading.Thread(target=lock.acquire, daemon=True)
+        thread.start()
+        end_s = time.monotonic() + 60
+        while not stacks.is_blocked(thread.native_id or 0) and time.monotonic() < end_s:
+            time.sleep(0.001)
+        assert stacks.is_blocked(thread.native_id or 0)
+    thread.join()
+    assert not stacks.is_blocked(threading.get_native_id())
 
 
 def test_layers_outside_of_the_model_are_a_cost_and_no_fault(probe: StackProbe, clock: FakeClock) -> None:

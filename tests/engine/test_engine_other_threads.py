@@ -10,7 +10,9 @@ from torch import nn
 
 from autoprof import Phase, StepFrame
 from autoprof.base.frame import TRAINING_LANE
+from autoprof.capture.recorder import Recorder
 from autoprof.session.step_detector import MIN_UPDATES
+from autoprof.testing import FakeClock
 
 FORWARD = {"targets": [{"match": ".*", "phases": ["forward"]}]}
 
@@ -121,3 +123,11 @@ def test_training_on_another_thread_after_a_while_is_followed() -> None:
         on_another_thread(lambda: train(6))
     assert len(watched.sink.frames) >= MIN_UPDATES + 1 + 5
     assert forwards(watched.sink.frames[-1], training=True) == 3
+
+
+def test_the_native_id_follows_the_training_thread() -> None:
+    """The thread that takes the marks of a step is the training thread from then on."""
+    recorder = Recorder(FakeClock())
+    numbers = [recorder.native_id]
+    on_another_thread(lambda: (recorder.take(), numbers.extend((recorder.native_id, threading.get_native_id()))))
+    assert numbers[1] == numbers[2] != numbers[0] == threading.get_native_id()

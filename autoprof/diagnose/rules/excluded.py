@@ -73,7 +73,9 @@ def judge(run: Evidence) -> Finding | None:
     others = "".join(f", {one.kind} {format_percent(one.total_ns / wall_ns)}" for one in rest)
     severity: Severity = "note" if is_work else "critical" if recurring_share >= LARGE_SHARE else "warning"
     table = run.facts.stacks.get(EXCLUDED)
-    lines = f"; {table.describe(share)} of the wall time" if table is not None and table.named else ""
+    lines = ""
+    if table is not None and table.named:
+        lines = f"; {table.describe(share)} of the wall time{table.described_waits}"
     return Finding(
         "excluded",
         severity,

@@ -523,7 +523,8 @@ def _lines(run: Evidence, hot: OwnTime) -> str:
             table = table.code_in_backward
         row = next((row for row in run.rows.get(phase, []) if row.name == hot.name), None)
         if table is not None and table.named and row is not None:
-            return f"; {table.describe(row.self_ns / max(run.summary.steps * run.summary.step_mean_ns, 1))}"
+            share = row.self_ns / max(run.summary.steps * run.summary.step_mean_ns, 1)
+            return f"; {table.describe(share)}{table.described_waits}"
     return ""
 
 

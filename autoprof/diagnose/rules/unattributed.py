@@ -10,6 +10,8 @@ Finds, above a bound:
 
 from __future__ import annotations
 
+from typing import Final
+
 from ...base.frame import BACKWARD_NAME, MODULE_PHASES, Phase
 from ...base.stats.intervals import Interval
 from ...base.summary import Finding
@@ -19,6 +21,14 @@ from .._bounds import LARGE_SHARE, MANY_OPERATORS, MAX_BESIDE, MIN_SAMPLES, MIN_
 from .._contention import own_time_ns
 from .._stacks import UNATTRIBUTED
 from .._thresholding import is_above, threshold_phase
+
+_COMPUTE_LESS: Final = (
+    "look for copies, loops in Python and small operators there. What is not needed in each step: do it less often, or "
+    "outside of the training step: in the loader's workers, on another thread"
+)
+_WAIT_LESS: Final = (
+    "leave out sleeps, hand work to another thread or process without waiting for its end, or wait less often"
+)
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -61,6 +71,7 @@ def judge(run: Evidence) -> Finding | None:
         )
     # The longest line certainly has a tenth of the run, or many lines take a part of a loop each.
     is_note = table.dominant is None and table.share_low(table.named[0]) * found.mean_share < MIN_SHARE
+    where += table.described_waits
     nodes, backward_ns = _nodes_outside(run), _backward_ns(run)
     if backward_ns >= MIN_SHARE * run.summary.step_mean_ns:
         where += f"; the backward of operators outside of the model takes {format_ms(backward_ns)} more"
@@ -68,8 +79,7 @@ def judge(run: Evidence) -> Finding | None:
         is_note |= nodes is not None and nodes < MANY_OPERATORS and found.mean_ns <= SEVERAL * backward_ns
     return found.finding(
         where,
-        "look for copies, loops in Python and small operators there. What is not needed in each step: do it less "
-        "often, or outside of the training step: in the loader's workers, on another thread"
+        (_WAIT_LESS if table.named[0] in table.blocked else _COMPUTE_LESS)
         + (", every Nth step" if found.rare is None else "")
         + '; with autoprof.span("…"): gives it a row of its own',
         name=table.dominant,

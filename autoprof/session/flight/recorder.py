@@ -59,8 +59,6 @@ class FlightRecorder:
         self._folder = run.rank_path
         self._file = FlightFile(self._folder / FILE)
         self.watch = StepWatch(self.ring, self._look, hang_s=hang_s)
-        self._thread_id = recorder.thread
-        self._native_id = threading.get_native_id()
         self._hangs = 0
         self._compare_at_ns: int | None = None
         self._stopping = threading.Event()
@@ -155,7 +153,7 @@ class FlightRecorder:
         """Return the work of the training thread, and whether it waits for another rank."""
         activity = self._activity()
         waits = activity.collective is not None
-        if activity.in_engine and self._world_size > 1 and self._thread_id == self._recorder.thread:
+        if activity.in_engine and self._world_size > 1:
             # DDP waits inside the autograd engine. A thread that waits for the GIL gets it between two looks.
             waits = self._is_blocked() and activity.signature == self._activity().signature
         return activity, waits
@@ -163,7 +161,7 @@ class FlightRecorder:
     def _is_blocked(self) -> bool:
         # Looks, a millisecond apart, at a thread that may wait for the GIL only.
         for _ in range(3):
-            if not is_blocked(self._native_id):
+            if not is_blocked(self._recorder.native_id):
                 return False
             sleep(0.001)
         return True
