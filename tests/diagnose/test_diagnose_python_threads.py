@@ -83,6 +83,21 @@ def test_a_thread_that_holds_the_interpreter_while_the_training_thread_waits_is_
         assert found[0].gain_ns == pytest.approx(0.7 * run.summary.step_mean_ns, rel=0.01)
 
 
+@pytest.mark.parametrize(("waiting", "rules"), [(0.5, ["python-thread"]), (0.0, [])])
+def test_a_thread_beside_other_processes_keeps_as_much_of_a_processor_busy_as_it_gets(
+    waiting: float, rules: list[str]
+) -> None:
+    """A fifth, where a thread waits for a processor half of the time."""
+    run = evidence_of({"forward": 60, "backward": 30}, repeat=20)
+    shares = {"host_cpu_busy": 1.0, "host_cpu_cores": 0.5, "host_cpu_waiting": waiting}
+    metrics = {name: MetricStats(share, share, share, share, 5) for name, share in shares.items()}
+    facts = RunFacts(
+        threads=(PythonThread("Reporter", 0.2),), training_cores=0.1, environment=Environment("cpu", machine_cores=4)
+    )
+    summary = diagnose(replace(run, summary=replace(run.summary, metrics=metrics), facts=facts))
+    assert [one.rule for one in summary.findings if one.severity != "info"] == rules
+
+
 def test_the_line_of_a_thread_goes_to_json_and_back_and_older_runs_have_none() -> None:
     """They have the thread's name and its share of a processor."""
     facts = RunFacts(threads=(PythonThread("Reporter", 0.9, POLLING),))

@@ -226,3 +226,30 @@ def test_an_output_that_is_filled_in_place_is_noted(writes: int) -> None:
         SizeProbe(Recorder(FakeClock()), Target(module, fqn, fqn, frozenset({Phase.FORWARD}), False, 0), sizes).attach()
     model(torch.ones(4, WIDTH))
     assert {fqn: size.is_filled for fqn, size in sizes.items()} == {"": writes == 4, "layer": False}
+
+
+class Named(torch.autograd.Function):
+    """A function whose context has a name of its own, in the place of the method of nodes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.name = "spend"
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0] * 2
+
+
+def test_a_module_that_ends_with_a_function_of_the_program_is_noted() -> None:
+    """Its node is an object of the program's class."""
+
+    class Last(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return Named.apply(super().forward(x))  # type: ignore[no-any-return]
+
+    sizes: dict[str, ModuleSize] = {}
+    model = Last(WIDTH, WIDTH)
+    SizeProbe(Recorder(FakeClock()), Target(model, "", "", frozenset({Phase.FORWARD}), False, 0), sizes).attach()
+    model(torch.ones(4, WIDTH))
+    assert list(sizes) == [""]

@@ -130,7 +130,7 @@ def _is_filled(node: Any) -> bool:
     for _ in range(VIEWS + WRITES):
         if node is None or writes == WRITES:
             break
-        is_write = node.name().endswith("CopySlices")
+        is_write = type(node).__name__ == "CopySlices"
         if writes and not is_write:
             return False
         writes += is_write

@@ -16,7 +16,7 @@ from ...base.summary import Finding
 from ...base.units import format_percent
 from .. import Evidence, ExceededBound, Experiment, Rule, threshold_time
 from .._bounds import LARGE_SHARE
-from .._contention import contention
+from .._contention import contention, running
 
 OUTSIDE: Final = (Phase.DATA, Phase.H2D, Phase.COMM, Phase.USER, Phase.OTHER)
 """Phases in which the training thread may wait for something else than the interpreter."""
@@ -24,7 +24,7 @@ OUTSIDE: Final = (Phase.DATA, Phase.H2D, Phase.COMM, Phase.USER, Phase.OTHER)
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the time in which the training thread waits for nothing else, beside a thread that computes."""
-    threads = [thread for thread in run.facts.threads if thread.cores >= LARGE_SHARE]
+    threads = [thread for thread in run.facts.threads if thread.cores >= LARGE_SHARE * running(run)]
     used, cores = contention(run), run.facts.training_cores
     if not threads or used is None or cores is None or run.summary.clock == "device":
         return None  # a thread that waits for a device does not compute either
