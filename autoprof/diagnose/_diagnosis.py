@@ -21,6 +21,7 @@ from ..capture.hooks.sizes import ModuleSize, next_node
 from ..capture.memory import Footprint
 from ..devices import heap_bytes
 from ..probes import KeptTensorsProbe, TimedCall
+from ..probes.cleared_gradients import ClearedGradients
 from ..probes.compilations import CompilationProbe
 from ..probes.debug_modes import DebugProbe
 from ..probes.log_calls import LogProbe
@@ -167,6 +168,7 @@ class Diagnosis(Observer):
         threads: ThreadMonitor,
         sizes: Mapping[str, ModuleSize],
         results: StepResults,
+        gradients: ClearedGradients,
         explained: Callable[[], Mapping[int, float]],
         variables: Allowance,
     ) -> None:
@@ -183,6 +185,7 @@ class Diagnosis(Observer):
         self._threads = threads
         self._sizes = sizes
         self._results = results
+        self._gradients = gradients
         self._explained = explained
         self._variables = variables
         self._kept = KeptTensorsProbe()
@@ -292,6 +295,7 @@ class Diagnosis(Observer):
             untrained=untrained if final else (),
             sizes=dict(self._sizes),
             repeated=dict(self._results.repeated),
+            cleared=self._gradients.shares(),
             explained=self._explained(),
             **self._calls.facts(),
         )

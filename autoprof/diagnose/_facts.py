@@ -64,6 +64,8 @@ class RunFacts:
     """Whether an optimizer trains a copy of the model, whose modules have no rows."""
     untrained: tuple[str, ...] = ()
     """Modules whose parameters get gradients that no optimizer uses, by fqn; known at the end of the run."""
+    cleared: Mapping[str, float] = field(default_factory=dict)
+    """The part of the backward passes whose gradients were cleared before any step used them, by the modules' fqn."""
     kept: tuple[KeptTensors, ...] = ()
     """Variables that keep more tensors as the run goes on; looked for only where memory grows."""
     heap_growth_bytes: int | None = None

@@ -24,6 +24,8 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
 from ..base.containers import builtin_base
+from ..base.process.gc_paused import GcPaused
+from ..base.signals import DeferSignals
 from ._call_table import MAX_FRAMES, file_owner
 
 MAX_NODES: Final = 5_000
@@ -103,6 +105,10 @@ class KeptTensorsProbe:
 
     def look(self, frame: FrameType | None, step: int) -> None:
         """Measure the variables of a frame, of those that called it, and of the program's modules."""
+        with DeferSignals(), GcPaused():  # collecting takes longer than the look
+            self._measure(frame, step)
+
+    def _measure(self, frame: FrameType | None, step: int) -> None:
         found: dict[_Key, _Holder] = {}
         places = {}
         for one in _Walk(self._roots(frame), self._modules):
@@ -136,10 +142,8 @@ class KeptTensorsProbe:
             frame = frame.f_back
         if len(sys.modules) != self._known:
             self._known = len(sys.modules)
-            # Pairs of ``items()`` are so many that the garbage collector runs, for longer than the look takes.
-            for name in list(sys.modules):
-                known = name.partition(".")[0] in self._others
-                file = None if known else getattr(sys.modules.get(name), "__file__", None)
+            for name, module in list(sys.modules.items()):
+                file = None if name.partition(".")[0] in self._others else getattr(module, "__file__", None)
                 if file and file_owner(file) == "user":
                     self._modules[name] = file
                 elif file:  # the modules inside it are not the program's either

@@ -36,6 +36,7 @@ from ..devices import Clock, Memory, device_of
 from ..diagnose import KEPT_STEPS, CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
 from ..errors import SessionError
 from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes, optimizers_in
+from ..probes.cleared_gradients import ClearedGradients
 from ..probes.compilations import CompilationProbe
 from ..probes.debug_modes import DebugProbe
 from ..probes.loaders import LoaderProbe
@@ -311,6 +312,7 @@ class _Builder:
             self._graphs,
             follow=self._follow,
             follows_backward=follows_backward,
+            warmup=settings.sample.warmup,
         )
         attached.add(self._session_probes.remove)
 
@@ -449,6 +451,7 @@ class _Builder:
             ThreadMonitor(),
             self._session_probes.sizes,
             self._session_probes.results,
+            find(ClearedGradients),
             self._inputs.explained,
             self._account.part(Part.VARIABLES),
         )

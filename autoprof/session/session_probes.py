@@ -54,6 +54,7 @@ class SessionProbes:
         *,
         follow: bool,
         follows_backward: bool,
+        warmup: int,
     ) -> None:
         self._model = model
         self._recorder = recorder
@@ -65,7 +66,7 @@ class SessionProbes:
         self._made: dict[tuple[str, str, bool], tuple[ModuleProbe, list[Probe]]] = {}
         self.sizes: dict[str, ModuleSize] = {}
         """What the first calls of each target show, by its fqn."""
-        self.results = StepResults(allowance)
+        self.results = StepResults(allowance, warmup)
         self.placement = Placement(model, recorder, hooks, follow_kind=follow)
         """Has the probes follow their modules' devices."""
         self.set = TargetSet()

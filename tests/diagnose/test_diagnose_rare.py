@@ -145,6 +145,22 @@ def test_more_calls_are_a_cause_only_where_they_have_a_rhythm(rhythm: bool, name
     assert ("hot-module" in found(summary)) is named
 
 
+@pytest.mark.parametrize(("others_ms", "named"), [(None, False), (6, True)])
+def test_a_backward_that_only_some_steps_have_is_no_cause(others_ms: int | None, named: bool) -> None:
+    """A generator is trained in every third step; another module's backward is longer in these."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, 161):
+        backward_ms = 60 if step % 3 == 0 else others_ms
+        spans = [Span("generator", "generator", Phase.FORWARD, None, 0, 4 * MS)]
+        if backward_ms is not None:
+            spans.append(Span("generator", "generator", Phase.BACKWARD, None, 4 * MS, backward_ms * MS))
+        frame = make_frame(spans, step=step, duration_ns=(6 + (backward_ms or 0)) * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    summary = diagnose(collector.evidence(aggregate.summary(), RunFacts()))
+    assert ("hot-module" in found(summary)) is named
+
+
 @pytest.mark.parametrize(("call", "named"), [("backward", False), ("", True)])
 def test_a_backward_without_code_of_the_program_is_no_cause_of_some_long_steps(call: str, named: bool) -> None:
     """It does what its forward has done; memory that is fetched from the system makes it longer now and then."""

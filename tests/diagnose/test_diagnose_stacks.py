@@ -3,7 +3,6 @@
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +36,7 @@ from autoprof.probes.stacks import (
 from autoprof.resolve import RawStep
 from autoprof.testing import FakeClock, FakeDevice, make_frame
 from tests.accounts import unlimited
+from tests.waiting import wait_until
 
 HERE = os.path.basename(__file__)
 
@@ -290,17 +290,14 @@ def test_excluded_time_that_waits_says_so() -> None:
     assert excluded.why.endswith(f"of the wall time{table.described_waits}")
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux: the state of a thread")
 def test_a_thread_is_blocked_while_it_waits() -> None:
     """One that runs is not."""
     lock = threading.Lock()
     with lock:
         thread = threading.Thread(target=lock.acquire, daemon=True)
         thread.start()
-        end_s = time.monotonic() + 60
-        while not stacks.is_blocked(thread.native_id or 0) and time.monotonic() < end_s:
-            time.sleep(0.001)
-        assert stacks.is_blocked(thread.native_id or 0)
+        wait_until(lambda: stacks.is_blocked(thread.native_id or 0), "a thread that waits for a lock")
     thread.join()
     assert not stacks.is_blocked(threading.get_native_id())
 

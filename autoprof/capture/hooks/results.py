@@ -66,11 +66,14 @@ class Checksum(NamedTuple):
 
 
 class StepResults:
-    """The results of all recorded modules in the second recorded step, until they are compared."""
+    """The results of all recorded modules in the second recorded step, until they are compared.
 
-    def __init__(self, allowance: Allowance) -> None:
+    It has to be a warm-up step (``warmup`` is their number), since the comparison makes the modules around longer.
+    """
+
+    def __init__(self, allowance: Allowance, warmup: int) -> None:
         self._allowance = allowance
-        self.is_open = self.is_closed = False
+        self.is_open, self.is_closed = False, warmup < 2
         """Whether results are noted now, and whether they have been."""
         self.repeated: dict[str, RepeatedCalls] = {}
         """The modules of which calls were repeated, by fqn."""

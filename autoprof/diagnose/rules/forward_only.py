@@ -15,6 +15,7 @@ Finds, above a bound:
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -83,8 +84,8 @@ def _judge_without_graph(run: Evidence) -> Finding | None:
     """Judge the time of the forwards in which no parameter takes part, of all modules together."""
     if not run.rows.get(Phase.BACKWARD):
         return None
-    found = []
-    for row in (row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None and not _is_frozen(run, row)):
+    found, frozen = [], _frozen(run)
+    for row in (row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None and row.name not in frozen):
         table = run.facts.stacks.get(f"{Phase.FORWARD} {row.name}") or StackTable(0, 0, ())
         lines = tuple(line for line in table.innermost if _makes_no_graph(run, row, line))
         part = 1.0 if _has_no_graph(run, row) else sum(map(table.share, lines))
@@ -118,15 +119,21 @@ def _has_no_graph(run: Evidence, row: Row) -> bool:
     return size is not None and not size.nodes
 
 
-def _is_frozen(run: Evidence, row: Row | None) -> bool:
-    """Return whether a row, or one around it, has parameters and makes no graph: it is there for its result."""
-    forward = {one.name: one for one in run.rows.get(Phase.FORWARD, [])}
+def _frozen(run: Evidence) -> set[str]:
+    """Return the names of modules that have parameters and make no graph, and those in them: for their results."""
     held = {one.name: one.parameter_bytes for one in run.summary.memory_table}
-    while row is not None:
-        if _has_no_graph(run, row) and held.get(row.name):
-            return True
-        row = None if row.parent in (None, row.name) else forward.get(row.parent)
-    return False
+    found, parents = set[str | None](), dict[str, str | None]()
+    for row in run.rows.get(Phase.FORWARD, []):
+        parents[row.name] = None if row.parent == row.name else row.parent
+        if held.get(row.name) and _has_no_graph(run, row):
+            found.add(row.name)
+    return {name for name in parents if any(one in found for one in _around(name, parents))}
+
+
+def _around(name: str | None, parents: Mapping[str, str | None]) -> Iterator[str]:
+    while name is not None:
+        yield name
+        name = parents.get(name)
 
 
 def _unused_ns(row: Row, backward: Row | None) -> float:

@@ -132,14 +132,17 @@ def _judge_rare(run: Evidence) -> Finding | None:
     gain_ns = rare.share.middle * run.summary.step_mean_ns
     if collection_cause(run, long) is not None or is_named_elsewhere(run, long, round(gain_ns)):
         return None
-    # Without a pattern, more calls are more work, as where a model chooses its depth for each batch; and a backward in
-    # which no line of the program runs does what its forward has done: memory that comes and goes makes it longer.
+    # Without a pattern, more calls are more work, as where a model chooses its depth for each batch; with one, where
+    # they are backward passes: some steps train a part that others do not, as a generator after several updates of its
+    # discriminator. And a backward in which no line of the program runs does what its forward has done: memory that
+    # comes and goes makes it longer.
     causes = (
         cause
         for step in long
         if (cause := _innermost_cause(run, step, rare.excess_ns, phases)) is not None
         and cause[0] != BACKWARD_NAME
-        and (rare.has_pattern or not (_is_called_more(run, step, *cause) or _is_torchs_backward(run, *cause)))
+        and not (_is_called_more(run, step, *cause) and (not rare.has_pattern or cause[1] is Phase.BACKWARD))
+        and (rare.has_pattern or not _is_torchs_backward(run, *cause))
     )
     evidence = rare_evidence(rare, MIN_SHARE, run.summary.steps)
     name, judged = _excess(Counter(causes), rare.share, gain_ns, evidence)
@@ -213,7 +216,7 @@ def _is_called_more(run: Evidence, step: LongStep, name: str, phase: Phase) -> b
     """Return whether a step calls a row more often than the mean step."""
     rows = step_rows(step.layout)
     calls = int(rows.calls[rows.keys.index(RowKey(name, phase, TRAINING_LANE))])
-    return any(row.name == name and calls * row.steps > row.calls for row in run.rows.get(phase, []))
+    return any(row.name == name and calls * run.summary.steps > row.calls for row in run.rows.get(phase, []))
 
 
 def _is_torchs_backward(run: Evidence, name: str, phase: Phase) -> bool:

@@ -1,23 +1,32 @@
-"""Rule ``unused-gradients``: backward computes gradients of parameters that no optimizer updates.
+"""Rule ``unused-gradients``: backward computes gradients that no step of an optimizer uses.
 
 Finds, above a bound:
 
 - modules and losses whose parameters get gradients and never change, as a pretrained backbone below a head that is
   trained, or the network of a perceptual loss: 10 % of the step in their backward.
+- modules whose gradients ``zero_grad`` clears before a step has used them, as those of a generator that the loss of its
+  discriminator reaches: 10 % of the step in half of their backward. A note: the program may have read them.
 """
 
 from __future__ import annotations
 
 from ...base.frame import Phase
 from ...base.names import enumerate_names
-from ...base.summary import Finding
-from ...base.units import format_ms
+from ...base.summary import Finding, Row
+from ...base.units import format_ms, format_percent
 from ...probes.losses import LOSS
 from .. import Evidence, ExceededBound, Rule, edit_module, threshold_rows
+from .._bounds import MIN_SHARE
 from .._evidence import is_within
+from .._thresholding import is_above
 
 
 def judge(run: Evidence) -> Finding | None:
+    """Judge the backward of modules whose parameters are not updated, or else of those whose gradients are cleared."""
+    return _judge_untrained(run) or _judge_cleared(run)
+
+
+def _judge_untrained(run: Evidence) -> Finding | None:
     """Judge the backward of modules whose parameters were not updated."""
     untrained = run.facts.untrained
     rows = [
@@ -42,6 +51,40 @@ def judge(run: Evidence) -> Finding | None:
         gain_ns=found.mean_ns / 2,
         evidence={"modules": list(untrained[:8])},
     )
+
+
+def _judge_cleared(run: Evidence) -> Finding | None:
+    """Judge the backward passes whose gradients were cleared; half of each computes the gradients of parameters."""
+    found = []
+    for fqn, share in run.facts.cleared.items():
+        rows = _rows_of(run, fqn)
+        if rows:
+            ns = share * sum(row.self_ns for row in rows) / run.summary.steps
+            found.append((ns, fqn, share, max(rows, key=lambda row: row.total_ns)))
+    ns = sum(one[0] for one in found)
+    if not is_above(ns / 2 / max(run.summary.step_mean_ns, 1), MIN_SHARE):
+        return None
+    _, fqn, share, row = max(found, key=lambda one: one[:2])
+    return Finding(
+        "unused-gradients",
+        "note",
+        f"{format_percent(share)} of the backward passes through {row.name if fqn else 'the model'} compute gradients "
+        f"that zero_grad clears before a step of an optimizer uses them: {format_ms(ns)} of the step, at least half of "
+        "it for nothing",
+        "detach what such a loss does not train (.detach() of its input, or requires_grad_(False) of the module around "
+        "this pass), and run forward and backward once for each step, as in a closure",
+        row.name,
+        Phase.BACKWARD,
+        evidence={"cleared": round(share, 3)},
+    )
+
+
+def _rows_of(run: Evidence, fqn: str) -> list[Row]:
+    """Return the rows of the backward of a module, or of the innermost one around it that has rows."""
+    rows = [row for row in run.rows.get(Phase.BACKWARD, []) if row.fqn is not None]
+    around = [row for row in rows if not row.fqn or f"{fqn}.".startswith(f"{row.fqn}.")]
+    within = [row for row in rows if is_within(row, fqn)]
+    return within or sorted(around, key=lambda row: len(row.fqn or ""))[-1:]
 
 
 RULE = Rule(
