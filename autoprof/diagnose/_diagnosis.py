@@ -38,10 +38,9 @@ from ._python_threads import ThreadMonitor
 from ._rule import MIN_STEPS
 from ._stacks import StackMonitor
 
-LOOK_EVERY_NS: Final = NS_PER_S
-"""The least time between two looks at the variables: a few of them show which one grows."""
-HEAP_EVERY_NS: Final = NS_PER_S // 4
-"""The least time between two readings of the memory in use, of 0.1 ms each."""
+READ_EVERY_NS: Final = NS_PER_S // 4
+"""The least time between two readings of the memory in use, of 0.1 ms each, and between two looks at the variables: a
+few of them show which one grows, also in a run of a second."""
 
 
 class CallMonitor:
@@ -232,11 +231,11 @@ class Diagnosis(Observer):
         if perf_counter_ns() >= self._next_heap_ns:
             with self._variables.work():
                 self._read_heap()
-            self._next_heap_ns = perf_counter_ns() + HEAP_EVERY_NS
+            self._next_heap_ns = perf_counter_ns() + READ_EVERY_NS
         if perf_counter_ns() >= self._next_look_ns:
             with self._variables.work():
                 self._kept.look(sys._getframe(), step)
-            self._next_look_ns = perf_counter_ns() + max(self._variables.pause_ns(), LOOK_EVERY_NS)
+            self._next_look_ns = perf_counter_ns() + max(self._variables.pause_ns(), READ_EVERY_NS)
 
     def _read_heap(self) -> None:
         now = heap_bytes()

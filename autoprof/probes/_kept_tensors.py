@@ -28,8 +28,8 @@ from ..base.process.gc_paused import GcPaused
 from ..base.signals import DeferSignals
 from ._call_table import MAX_FRAMES, file_owner
 
-MAX_NODES: Final = 5_000
-"""Operations of a graph that are followed to its oldest one; a look takes some milliseconds."""
+MAX_NODES: Final = 2_000
+"""Operations of all graphs together that a look follows to the oldest ones; it takes some milliseconds."""
 MAX_PLACES: Final = 5_000
 """Objects, containers and functions that a look goes into; it takes some milliseconds."""
 FIRST_ELEMENTS: Final = (8, 32, 64)
@@ -142,8 +142,9 @@ class KeptTensorsProbe:
             frame = frame.f_back
         if len(sys.modules) != self._known:
             self._known = len(sys.modules)
-            for name, module in list(sys.modules.items()):
-                file = None if name.partition(".")[0] in self._others else getattr(module, "__file__", None)
+            for name in list(sys.modules):  # a pair for each would be due for collection right behind the look
+                known = name.partition(".")[0] in self._others
+                file = None if known else getattr(sys.modules.get(name), "__file__", None)
                 if file and file_owner(file) == "user":
                     self._modules[name] = file
                 elif file:  # the modules inside it are not the program's either
@@ -176,6 +177,7 @@ class _Walk:
         self._seen: set[int] = set()
         self._roles: dict[type, type | None] = {}
         self._inside: dict[str, Any] = {}  # the objects in a container that lead on
+        self._nodes_left = MAX_NODES
 
     def __iter__(self) -> Iterator[_Holder]:
         for _ in range(MAX_PLACES):
@@ -190,7 +192,7 @@ class _Walk:
                 self._seen.add(id(value))
                 path, source, size = prefix + name, owner, 0
                 if role is torch.Tensor:
-                    size = _graph_age(value.grad_fn)
+                    size = self._graph_age(value.grad_fn)
                 elif role is list or role is dict:
                     size = self._size(value)
                 elif role is _lru_cache_wrapper:
@@ -208,6 +210,26 @@ class _Walk:
                     self._inside = {}
                 if size:
                     yield _Holder((path, file, source), id(value), "graph" if role is torch.Tensor else "tensors", size)
+
+    def _graph_age(self, root: Any) -> int:
+        """Return how many operations the thread has recorded since the oldest one that a graph refers to.
+
+        Within one step this is about the same in each step; it grows where graphs of earlier steps are kept. The oldest
+        operations are followed first, so that a sum over many steps is followed along the sum.
+        """
+        if root is None:
+            return 0
+        newest = oldest = root._sequence_nr()
+        seen, waiting = {root}, [(newest, 0, root)]
+        while waiting and self._nodes_left:
+            self._nodes_left -= 1
+            number, _, node = heappop(waiting)
+            oldest = min(oldest, number)
+            for following, _ in node.next_functions:
+                if following is not None and following not in seen and following.next_functions:
+                    seen.add(following)
+                    heappush(waiting, (following._sequence_nr(), len(seen), following))
+        return int(newest - oldest)
 
     def _role(self, kind: type) -> type | None:
         """Return the class as which the objects of a class are looked at; None for those that lead nowhere."""
@@ -228,7 +250,8 @@ class _Walk:
         role = self._roles[kind] if kind in self._roles else self._role(kind)
         is_record = hasattr(kind, "__dataclass_fields__") and bool(kind.__dictoffset__)
         if not depth or not (is_record or role is list or role is dict):
-            if role not in (None, torch.Tensor, list, dict):
+            in_dict = role is torch.Tensor and path.endswith("']")
+            if role not in (None, torch.Tensor, list, dict) or (in_dict and value.grad_fn is not None):
                 self._inside[path] = value
             return 1
         parts, first, count, more = vars(value) if is_record else value, FIRST_ELEMENTS[depth - 1], 0, 0
@@ -248,26 +271,6 @@ def _cached_results(function: Any) -> dict[Any, Any]:
     """Return the results that a function with an unlimited ``functools.cache`` keeps."""
     kept = (one for one in gc.get_referents(function) if isinstance(one, dict) and "__wrapped__" not in one)
     return next(kept, {}) if function.cache_parameters()["maxsize"] is None else {}
-
-
-def _graph_age(root: Any) -> int:
-    """Return how many operations the thread has recorded since the oldest one that a graph refers to.
-
-    Within one step this is about the same in each step; it grows where graphs of earlier steps are kept. The oldest
-    operations are followed first, so that a sum over many steps is followed along the sum.
-    """
-    if root is None:
-        return 0
-    newest = oldest = root._sequence_nr()
-    seen, waiting = {root}, [(newest, 0, root)]
-    while waiting and len(seen) < MAX_NODES:
-        number, _, node = heappop(waiting)
-        oldest = min(oldest, number)
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen and following.next_functions:
-                seen.add(following)
-                heappush(waiting, (following._sequence_nr(), len(seen), following))
-    return int(newest - oldest)
 
 
 def _place_of(key: _Key) -> tuple[str, int]:

@@ -28,7 +28,7 @@ SEARCHED: Final = 16
 """Parameters among which one with a gradient is looked for."""
 
 
-class _Seen(NamedTuple):
+class _Reading(NamedTuple):
     """The gradient of a parameter when it was used or cleared, and the version of the parameter."""
 
     gradient: int
@@ -45,7 +45,7 @@ class ClearedGradients(CallProbe, Listener):
         self._recorder = recorder
         self._model = weakref.ref(model)
         self._left = MAX_CALLS
-        self._seen: MutableMapping[nn.Parameter, _Seen] = WeakIdKeyDictionary()
+        self._seen: MutableMapping[nn.Parameter, _Reading] = WeakIdKeyDictionary()
         """What was seen of each parameter that stands for others."""
         self._modules: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
         """The fqn of the module that holds all parameters of an optimizer or a module; None outside of the model."""
@@ -125,10 +125,10 @@ def _parameters(owner: Any) -> Iterator[nn.Parameter]:
     return (one for group in groups for one in group["params"])
 
 
-def _read(parameter: nn.Parameter) -> _Seen:
+def _read(parameter: nn.Parameter) -> _Reading:
     gradient = parameter.grad
     passes = 0 if gradient is None else gradient._version + 1
-    return _Seen(id(gradient), passes, parameter._version)
+    return _Reading(id(gradient), passes, parameter._version)
 
 
 PROBE = ProbeFactory(lambda context: ClearedGradients(context.model, context.recorder))

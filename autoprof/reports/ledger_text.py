@@ -7,7 +7,7 @@ from typing import Final
 
 from ..base.frame import Phase
 from ..base.summary import LedgerEntry, Summary
-from ..base.units import format_count, format_flops, format_percent
+from ..base.units import format_flops, format_percent
 
 NAMED_SHARE: Final = 0.05
 """Share of the step from which a phase or a module is named in a healthy run's verdict."""
@@ -15,10 +15,6 @@ LARGE_SHARE: Final = 0.25
 """Share of the step from which a module's own work is the place to begin."""
 MOST: Final = 0.5
 """Share of the step from which on the model's work explains a run."""
-PARAMETRIZATION: Final = ".parametrizations."
-"""A part of the path of modules that compute a weight (torch.nn.utils.parametrize)."""
-MANY_CALLS: Final = 4
-"""Calls in a step from which on such a weight is computed too often: a layer needs it once for forward."""
 MIN_UNEXPLAINED: Final = 0.15
 """Share of the step that nothing explains from which a run without findings is not called healthy."""
 
@@ -72,13 +68,6 @@ def where_to_begin(summary: Summary) -> str:
     longest = [name for name, share in _longest(summary)[:2] if share >= LARGE_SHARE]
     if not longest:
         return nothing
-    name = longest[0]
-    calls = next((row.calls / max(row.steps, 1) for row in summary.rows if row.name == name), 1.0)
-    if PARAMETRIZATION in name.replace("/", ".") and calls >= MANY_CALLS:
-        return (
-            f"{name} is computed {format_count(round(calls))} times a step: inside of "
-            "torch.nn.utils.parametrize.cached() it is computed once"
-        )
     return (
         f"{nothing}; to spend less, begin with the work of {' and '.join(_with_lines(summary, longest))}: is all "
         "of its output used, and would fewer operations or smaller tensors do?"

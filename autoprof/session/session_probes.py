@@ -15,7 +15,7 @@ from ..capture.handle import Handle, Probe
 from ..capture.hooks.module import ModuleProbe
 from ..capture.hooks.module_hooks import Hooks
 from ..capture.hooks.placement import Placement
-from ..capture.hooks.results import ResultProbe, StepResults
+from ..capture.hooks.results import ResultProbes, StepResults
 from ..capture.hooks.shapes import ShapeProbe
 from ..capture.hooks.sizes import ModuleSize, SizeProbe
 from ..capture.recorder import Recorder, activate
@@ -74,7 +74,8 @@ class SessionProbes:
         self.fqns: frozenset[str] = frozenset()
         """The fqns of the modules that are recorded when called."""
         self._graphs = graphs
-        self._step_probes = (*step_probes, graphs)
+        modules = ((node.fqns[0], node.module) for node in walk(model)) if warmup > 1 else ()
+        self._step_probes = (*step_probes, graphs, ResultProbes(recorder, modules, self.results))
         self.are_on = False
         """Whether they are attached."""
         self._idling: Sequence[Probe] | None = None
@@ -102,7 +103,7 @@ class SessionProbes:
         key = target.fqn, target.name, target.shown  # a module that is split off its group has another name
         if key not in self._made:
             probe = ModuleProbe(self._recorder, self._hooks, target, self._memory, self._allowance)
-            probes: list[Probe] = [probe, ResultProbe(self._recorder, target, self.results)]
+            probes: list[Probe] = [probe]
             if target.shown:
                 probes.append(SizeProbe(self._recorder, target, self.sizes))
             if target.shapes:

@@ -77,16 +77,19 @@ def test_other_modules_are_not_noted(forwards: int, backwards: int, ms: float) -
     assert found(spans_of(forwards, backwards, ms)) is None
 
 
-@pytest.mark.parametrize(("nodes", "named"), [(12, True), (0, False)])
-def test_a_branch_whose_result_nothing_uses_is_a_note(nodes: int, named: bool) -> None:
+@pytest.mark.parametrize(("nodes", "why"), [(12, "none of the calls has a backward pass"), (0, "trains nothing")])
+def test_a_branch_whose_result_nothing_uses_or_trains_is_a_note(nodes: int, why: str) -> None:
     """It makes a graph, through which no backward pass goes; a frozen part under ``no_grad`` makes none."""
     phases = Phase.FORWARD, Phase.BACKWARD
     outer = [Span("net", "net", phase, None, at * 40 * MS, 40 * MS) for at, phase in enumerate(phases)]
     branch = Span("net/branch", "net.branch", Phase.FORWARD, 0, MS, 30 * MS)
-    sizes = {"net.branch": ModuleSize("train.Branch", 8, nodes=nodes)}
-    finding = found([*outer, branch], sizes=sizes, held={"net/branch": 8})
-    assert (finding is not None and finding.name == "net/branch") is named
-    assert finding is None or "none of the calls has a backward pass, though each makes a graph" in finding.why
+    layer = Span("net/branch/0", "net.branch.0", Phase.FORWARD, 1, MS, 20 * MS)
+    sizes = {fqn: ModuleSize("train.Branch", 8, nodes=nodes) for fqn in ("net.branch", "net.branch.0")}
+    finding = found([*outer, branch, layer], sizes=sizes, held={"net/branch": 8})
+    assert finding is not None
+    assert finding.name == "net/branch"
+    assert why in finding.why
+    assert ("keep the results of a frozen part" in finding.next) is (nodes == 0)
 
 
 def test_a_module_without_parameters_that_makes_no_graph_is_a_note() -> None:
@@ -96,7 +99,8 @@ def test_a_module_without_parameters_that_makes_no_graph_is_a_note() -> None:
     assert finding is not None
     assert (finding.severity, finding.name, finding.gain_ns) == ("note", "net/mel", None)
     assert finding.why == (
-        "30.0 ms (30.0 % of the step) in the forward are work in which no parameter takes part, most of it in net/mel"
+        "30.0 ms (30.0 % of the step) in the forward are work that trains nothing, as it makes no graph, most of it in "
+        "net/mel"
     )
 
 
@@ -106,11 +110,13 @@ def test_lines_of_a_forward_that_make_no_graph_are_a_note(lines: tuple[int, ...]
     file = f"{os.getcwd()}/model.py"
     sampled = tuple(CallSite(file, at, "forward", "", "", ms, ms * MS) for at, ms in ((20, 30), (21, 10)))
     table = StackTable(40, 40 * MS, sampled, sampled)
-    finding = found(spans_of(1, 1, 40), without_graph=tuple((file, line) for line in lines), forward_net=table)
+    without_graph = tuple((file, line) for line in lines)
+    sizes = {"net": ModuleSize("train.Net", 8, nodes=3)}
+    finding = found(spans_of(1, 1, 40), sizes, without_graph=without_graph, forward_net=table)
     assert (finding is not None) is named
     assert finding is None or finding.why == (
-        "30.0 ms (30.0 % of the step) in the forward are work in which no parameter takes part, most of it in net: "
-        "model.py:20 forward, 30.0 %"
+        "30.0 ms (30.0 % of the step) in the forward are work that trains nothing, as it makes no graph, most of it in "
+        "net: model.py:20 forward, 30.0 %"
     )
 
 

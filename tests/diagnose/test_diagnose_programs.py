@@ -78,7 +78,7 @@ def test_memory_that_the_program_drops_at_its_end_had_grown(tmp_path: Path, monk
     """A leak in a function that has returned when the session closes: all of it is free then."""
     clock, allocator, used = FakeClock(), FakeAllocator(80 * GIB, base_bytes=GIB), [GIB]
     monkeypatch.setattr("autoprof.diagnose._diagnosis.heap_bytes", lambda: used[0])
-    monkeypatch.setattr("autoprof.diagnose._diagnosis.HEAP_EVERY_NS", 0)
+    monkeypatch.setattr("autoprof.diagnose._diagnosis.READ_EVERY_NS", 0)
     model = nn.Linear(4, 4)
     config = {"output": str(tmp_path), "sinks": {"jsonl": {}}}
     with open_session(model, config, clock=clock, memory=allocator) as session:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.utils.checkpoint import checkpoint
 
 from autoprof.base.summary import Finding
@@ -18,7 +19,11 @@ from autoprof.testing import FakeClock, open_session
 from tests.defects.training import WIDTH, Layer
 
 STEPS = 12
-CONFIG = {"targets": [{"match": "(encoder|decoder)?"}, {"match": r"encoder\.\d"}], "sinks": {}, "flops": "off"}
+CONFIG: dict[str, Any] = {
+    "targets": [{"match": "(encoder|decoder)?"}, {"match": r"encoder\.\d"}],
+    "sinks": {},
+    "flops": "off",
+}
 Losses = Callable[[nn.Module, Tensor], Sequence[Tensor]]
 """Returns the losses of a step, each of which has a backward pass."""
 
@@ -30,11 +35,11 @@ def two_towers(dropout: float = 0.0) -> nn.Module:
     return nn.Sequential(OrderedDict(encoder=encoder, decoder=Layer(clock)))
 
 
-def found(losses: Losses, model: nn.Module | None = None) -> list[Finding]:
+def found(losses: Losses, model: nn.Module | None = None, targets: Sequence[Any] = CONFIG["targets"]) -> list[Finding]:
     """Return what a training by these losses is told, abstentions left out."""
     model = model or two_towers()
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
-    with open_session(model, CONFIG, clock=model.decoder.clock, optimizer=optimizer) as session:
+    with open_session(model, {**CONFIG, "targets": targets}, clock=model.decoder.clock, optimizer=optimizer) as session:
         for _ in range(STEPS):
             for loss in losses(model, torch.randn(4, WIDTH)):
                 loss.backward()
@@ -84,6 +89,28 @@ def test_the_whole_model_gains_the_time_of_its_modules() -> None:
     finding = next(one for one in found(losses) if one.rule == "repeated-calls")
     assert finding.why.startswith("Sequential returns in 1 of 2 calls")
     assert (finding.name, finding.gain_ns) == (None, 180_000_000)
+
+
+class Weight(nn.Module):
+    """The parametrization of a weight, that takes as long as a layer."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return self.layer(weight)  # type: ignore[no-any-return]
+
+
+def test_a_parameter_that_is_computed_again_in_each_call_is_named() -> None:
+    """Though each call around it has another input, and another result."""
+    model = two_towers()
+    parametrize.register_parametrization(model.encoder[0].linear, "weight", Weight(Layer(model.decoder.clock)))
+    config = [*CONFIG["targets"], {"match": ".*parametrizations.*"}]
+
+    finding = next(one for one in found(encode(2, swap), model, config) if one.rule == "repeated-calls")
+    assert finding.why.startswith("encoder/0/linear/parametrizations/weight returns in 1 of 2 calls")
+    assert "parametrize.cached()" in finding.next
 
 
 def accumulate(model: Any, x: Tensor) -> Sequence[Tensor]:

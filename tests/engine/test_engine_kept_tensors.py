@@ -137,6 +137,16 @@ def test_an_attribute_of_the_object_that_trains_is_named_also_after_it_has_retur
     assert probe.growing()[0].line == Trainer.__init__.__code__.co_firstlineno
 
 
+def test_a_running_loss_in_a_dictionary_is_named_by_its_key() -> None:
+    """As the results of a validation without ``no_grad`` are."""
+    probe, weight, results = KeptTensorsProbe(), torch.ones(4, requires_grad=True), dict[str, Any](mse=0.0, batches=0)
+    for step in range(6):
+        results["mse"] = results["mse"] + loss_of(weight)
+        results["batches"] += 1
+        look(probe, step)
+    assert names(probe) == [("results['mse']", "graph")]
+
+
 def test_a_graph_of_many_operations_is_followed_no_further_than_the_limit() -> None:
     """A chain of 20,000 operations in one step is measured alike in each."""
     probe, weight = KeptTensorsProbe(), torch.ones(1, requires_grad=True)

@@ -1,15 +1,17 @@
 """Note which calls of a module return, in one early step, the values that an earlier call of the step has returned.
 
-Results are compared, not inputs: dropout and noise are no repetition. A few operators on the module's own device take a
+The calls of the first recorded step are counted, and those of modules with several are noted in the second one. Results
+are compared, not inputs: dropout and noise are no repetition. A few operators on the module's own device take a
 checksum and a sample of each result in the step; nothing in it waits for them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import islice
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -23,9 +25,8 @@ from .call_sites import CallEntry
 from .entry_probe import EntryProbe
 from .tensors import tensors_of
 
-if TYPE_CHECKING:
-    from ...targets import Target
-
+MAX_MODULES: Final = 1024
+"""Modules whose calls are counted, the first ones of a model."""
 MAX_CALLS: Final = 64
 """Calls of one module that are noted."""
 MAX_RESULTS: Final = 256
@@ -44,6 +45,11 @@ _tracing = torch._C._get_tracing_state
 _modes = torch._C._len_torch_dispatch_stack
 _transforms = torch._C._functorch.peek_interpreter_stack
 _graph_task = torch._C._current_graph_task_id
+
+
+def is_parametrization(fqn: str) -> bool:
+    """Return whether a module computes a parameter, as torch's ``orthogonal`` and ``weight_norm`` do."""
+    return "parametrizations" in fqn.split(".")
 
 
 class RepeatedCalls(NamedTuple):
@@ -66,7 +72,7 @@ class Checksum(NamedTuple):
 
 
 class StepResults:
-    """The results of all recorded modules in the second recorded step, until they are compared.
+    """The results of the modules that are called several times, in the second recorded step, until they are compared.
 
     It has to be a warm-up step (``warmup`` is their number), since the comparison makes the modules around longer.
     """
@@ -78,27 +84,34 @@ class StepResults:
         self.repeated: dict[str, RepeatedCalls] = {}
         """The modules of which calls were repeated, by fqn."""
         self.around = 0
-        """The number of the innermost recorded call that is running; 0 outside of them."""
+        """The number of the innermost call that is running; 0 outside of them."""
         self._begun = 0
+        self._calls: Counter[str] = Counter()
+        """The calls of each module in the first step."""
         self._taken: dict[str, list[tuple[int, list[Checksum]]]] = {}
         self._left = MAX_RESULTS
         self._on_device = False
 
     def close_step(self) -> None:
-        """Note the results of the step after the first one; drop those of modules that were called once."""
-        if self.is_closed:
-            return
-        self.is_closed, self.is_open = self.is_open, not self.is_open
-        self._taken = {fqn: results for fqn, results in self._taken.items() if len(results) > 1}
+        """Note the results of the step after the first one."""
+        if not self.is_closed:
+            self.is_closed, self.is_open = self.is_open, not self.is_open
 
-    def begin(self) -> int:
-        """Note that a call begins; return the number of the call around it."""
+    def begin(self, fqn: str) -> int | None:
+        """Note that a call begins; return the number of the call around it, and nothing in the first step."""
+        if not self.is_open:
+            self._calls[fqn] += 1
+            return None
         around = self.around
         self._begun = self.around = self._begun + 1
         return around
 
     def add(self, fqn: str, around: int, output: Any) -> None:
-        """Keep the checksums of the result of a call."""
+        """Keep the checksums of the result of a call, of a module with several."""
+        if self._calls[fqn] < 2:
+            return
+        if is_parametrization(fqn):  # it takes parameters alone
+            around = 0
         results = self._taken.setdefault(fqn, [])
         if len(results) < MAX_CALLS and self._left and self._allowance.affords(0):
             self._left -= 1
@@ -139,30 +152,48 @@ def _checksum(tensor: Tensor) -> Checksum:
     return Checksum(tensor.shape, tensor.dtype, torch.cat((bits.sum(dtype=kind).view(1), sample)))
 
 
-class ResultProbe(EntryProbe):
-    """The entry of a target whose results in one step are added to ``StepResults``."""
+class ResultProbes:
+    """The entries of all modules of a model in the first steps. A ``Probe``."""
 
-    where = "result hooks"
-
-    def __init__(self, recorder: Recorder, target: Target, results: StepResults) -> None:
-        super().__init__(recorder, target.module)
-        self._fqn = target.fqn
+    def __init__(self, recorder: Recorder, modules: Iterable[tuple[str, nn.Module]], results: StepResults) -> None:
         self._results = results
-        self._entries = [CallEntry(self, ResultProbe.begin, ResultProbe.called)]
+        self._probes = [ResultProbe(recorder, *one, results) for one in islice(modules, MAX_MODULES)]
 
     def attach(self) -> None:
         """Have calls noted, unless the step is over."""
-        if not self._results.is_closed:
-            super().attach()
+        if self._results.is_closed:
+            self.detach()
+            self._probes.clear()
+        for probe in self._probes:
+            probe.attach()
+
+    def detach(self) -> None:
+        for probe in self._probes:
+            probe.detach()
+
+    remove = detach
+
+
+class ResultProbe(EntryProbe):
+    """The entry of a module whose results in one step are added to ``StepResults``."""
+
+    where = "result hooks"
+
+    def __init__(self, recorder: Recorder, fqn: str, module: nn.Module, results: StepResults) -> None:
+        super().__init__(recorder, module)
+        self._fqn = fqn
+        self._results = results
+        self._entries = [CallEntry(self, ResultProbe.begin, ResultProbe.called)]
 
     def begin(self, module: nn.Module, args: Any, kwargs: Any) -> int | None:
         """Return the number of the call around a call that is noted; a recomputation is not."""
         results, recorder = self._results, self.recorder
         if results.is_closed:
             self.detach()
-        if not results.is_open or _compiling() or _tracing() is not None or _graph_task() != -1:
             return None
-        return None if recorder.suspended or get_ident() != recorder.thread else results.begin()
+        if _compiling() or _tracing() is not None or _graph_task() != -1:
+            return None
+        return None if recorder.suspended or get_ident() != recorder.thread else results.begin(self._fqn)
 
     def called(self, module: nn.Module, args: Any, kwargs: Any, output: Any, around: int | None) -> None:
         """Note the result of a call that did not raise."""

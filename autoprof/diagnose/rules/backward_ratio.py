@@ -4,6 +4,7 @@ Finds, above a bound:
 
 - backward beyond twice the forward, for modules that have both; torch's own products, as ``nn.Linear``, only where
   their gradients have hooks: 25 % of the step.
+- backward beyond twice the forward of an embedding of which a step reads few rows: 10 % of the step.
 - code of the program that runs in the backward of a module, as a loop in a custom autograd function, beyond twice the
   module's own forward: 10 % of the step.
 - backward beyond twice the forward in a module that fills its output slice by slice: 10 % of the step.
@@ -43,6 +44,8 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("backward-ratio", "modules with both forward and backward spans", "name modules as targets")
     if (code := _judge_code(run, [row for row in backward if row.name in names])) is not None:
         return code
+    if (table := _judge_table(run, names)) is not None:
+        return table
     names -= {row.name for row in forward if _is_torchs_own(run, row)}
     if (filled := _judge_filled(run, names)) is not None:
         return filled
@@ -61,12 +64,10 @@ def judge(run: Evidence) -> Finding | None:
     # any where hooks on the gradients explain it.
     if not hooked and ratio.low < SEVERAL * USUAL_RATIO and is_crowded(run):
         return abstain("backward-ratio", QUIET, "stop them and measure again", found.evidence)
-    table = run.sparsely_read().get(worst, 0)
-    why = f"; it is the gradient of its {format_bytes(table)}, of which a step reads few rows" if table else ""
     return found.finding(
         f"backward takes {ratio.middle:.1f} x as long as forward; {USUAL_RATIO:.0f} x is usual. The largest excess is "
-        f"in {worst}: {times:.1f} x, {format_ms(own_excess[worst] / run.summary.steps)} a step above the usual{why}",
-        GRADIENT_HOOKS if hooked else SPARSE if table else FUNCTIONS,
+        f"in {worst}: {times:.1f} x, {format_ms(own_excess[worst] / run.summary.steps)} a step above the usual",
+        GRADIENT_HOOKS if hooked else FUNCTIONS,
         name=worst,
         evidence={"ratio": round(ratio.middle, 2)},
     )
@@ -99,6 +100,28 @@ def _judge_code(run: Evidence, backward: list[Row]) -> Finding | None:
         "in Python, or torch's own function, whose backward is compiled",
         name=row.name,
         evidence=code.evidence(),
+    )
+
+
+def _judge_table(run: Evidence, names: set[str]) -> Finding | None:
+    """Judge the backward of an embedding of which a step reads few rows: its gradient has all of them."""
+    forward, backward = (run.rows.get(phase, []) for phase in (Phase.FORWARD, Phase.BACKWARD))
+    excess = {
+        name: (_self_ns(backward, name) - USUAL_RATIO * _self_ns(forward, name)) / run.summary.steps
+        for name in names.intersection(run.sparsely_read())
+    }
+    if not excess:
+        return None
+    name = max(excess, key=lambda one: (excess[one], one))
+    ns = max(excess[name], 0.0)
+    judged = threshold_time("backward-ratio", run, Interval.exact(ns), ns, MIN_SHARE, Phase.BACKWARD)
+    if not isinstance(judged, ExceededBound):
+        return None
+    return judged.finding(
+        f"the backward of {name} takes {judged} longer than is usual for its forward; it is the gradient of its "
+        f"{format_bytes(run.sparsely_read()[name])}, of which a step reads few rows",
+        SPARSE,
+        name=name,
     )
 
 

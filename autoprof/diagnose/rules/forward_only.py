@@ -2,20 +2,20 @@
 
 The results of such calls may be unused. Metrics can be computed from the outputs at hand, and features of a frozen part
 can be kept; a rollout, a teacher or an encoder of negatives needs its calls. Masks, tables and features of the inputs
-in which no parameter takes part may be the same in each step, or depend on the batch. Nothing tells these apart, so it
-is a note.
+may be the same in each step, or depend on the batch. Nothing tells these apart, so it is a note.
 
 Finds, above a bound:
 
 - modules of which some forwards have a backward pass and others have none, with the lines that call them; or of which
   none has one, though each makes a graph in a model that is trained: 10 % of the step in those without. A note.
-- modules without parameters and lines in the forward of a trained model that make no graph, as masks, tables and
-  features of the inputs: 10 % of the step. A note.
+- modules and lines in the forward of a trained model that make no graph, as a frozen part, masks, tables and features
+  of the inputs: 10 % of the step. A note.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -81,59 +81,63 @@ def _judge_calls(run: Evidence) -> Finding | None:
 
 
 def _judge_without_graph(run: Evidence) -> Finding | None:
-    """Judge the time of the forwards in which no parameter takes part, of all modules together."""
-    if not run.rows.get(Phase.BACKWARD):
+    """Judge the time of the forwards that make no graph, of all modules together."""
+    trained = {row.name for row in run.rows.get(Phase.BACKWARD, [])}
+    if not trained:
         return None
-    found, frozen = [], _frozen(run)
-    for row in (row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None and row.name not in frozen):
-        table = run.facts.stacks.get(f"{Phase.FORWARD} {row.name}") or StackTable(0, 0, ())
-        lines = tuple(line for line in table.innermost if _makes_no_graph(run, row, line))
-        part = 1.0 if _has_no_graph(run, row) else sum(map(table.share, lines))
-        found.append((part * row.self_ns, row, replace(table, lines=lines)))
-    ns, step_ns = sum(ns for ns, _, _ in found), max(run.summary.total_step_ns, 1)
-    if not is_above(ns / step_ns, MIN_SHARE):
+    rows = {row.name: row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None}
+    times, lines = Counter[str](), dict[str, tuple[CallSite, ...]]()
+    for row in rows.values():
+        around = None if row.name in trained else _outermost_without_graph(run, rows, row)
+        if around is not None:
+            times[around.name] += row.self_ns
+        elif (table := run.facts.stacks.get(f"{Phase.FORWARD} {row.name}")) is not None and _is_code(run, row):
+            lines[row.name] = tuple(line for line in table.innermost if _makes_no_graph(run, line))
+            times[row.name] += round(sum(map(table.share, lines[row.name])) * row.self_ns)
+    step_ns = max(run.summary.total_step_ns, 1)
+    if not is_above(sum(times.values()) / step_ns, MIN_SHARE):
         return None
-    _, row, table = max(found, key=lambda one: (one[0], one[1].name))
-    where = f": {table.describe(row.self_ns / step_ns)}" if table.named else ""
+    name, _ = times.most_common(1)[0]
+    table = run.facts.stacks.get(f"{Phase.FORWARD} {name}") or StackTable(0, 0, ())
+    table = replace(table, lines=lines.get(name, table.lines))
+    where = f": {table.describe(rows[name].self_ns / step_ns)}" if table.named else ""
+    held = {one.name: one.parameter_bytes for one in run.summary.memory_table}
     return Finding(
         "forward-only",
         "note",
-        f"{format_ms(ns / run.summary.steps)} ({format_percent(ns / step_ns)} of the step) in the forward are work in "
-        f"which no parameter takes part, most of it in {row.name}{where}",
-        "what is the same in each step, as a mask or a table: compute it once and keep it as a buffer; features of the "
-        "batch alone can be made in the loader's workers, or once for the whole dataset",
-        row.name,
+        f"{format_ms(sum(times.values()) / run.summary.steps)} ({format_percent(sum(times.values()) / step_ns)} of the "
+        f"step) in the forward are work that trains nothing, as it makes no graph, most of it in {name}{where}",
+        "where the same inputs come again, keep the results of a frozen part: compute them once for the whole dataset"
+        if held.get(name) and name not in lines
+        else "what is the same in each step, as a mask or a table: compute it once and keep it as a buffer; features "
+        "of the batch alone can be made in the loader's workers, or once for the whole dataset; in place of one-hot "
+        "rows times a matrix, nn.Embedding reads the rows",
+        name,
         Phase.FORWARD,
         evidence=table.evidence(),
     )
 
 
-def _makes_no_graph(run: Evidence, row: Row, line: CallSite) -> bool:
-    """Return whether a line in the forward of a row has operators, and none of them makes a graph."""
+def _makes_no_graph(run: Evidence, line: CallSite) -> bool:
+    """Return whether a line has operators, and none of them makes a graph."""
     work = run.summary.work
-    return _has_no_graph(run, row) or (work is not None and (line.file, line.line) in work.without_graph)
+    return work is not None and (line.file, line.line) in work.without_graph
 
 
-def _has_no_graph(run: Evidence, row: Row) -> bool:
+def _is_code(run: Evidence, row: Row) -> bool:
+    """Return whether the lines sampled in a row are its own, and not the one that calls a layer of torch."""
     size = run.size(row.fqn)
-    return size is not None and not size.nodes
+    return size is not None and not size.kind.startswith("torch.")
 
 
-def _frozen(run: Evidence) -> set[str]:
-    """Return the names of modules that have parameters and make no graph, and those in them: for their results."""
-    held = {one.name: one.parameter_bytes for one in run.summary.memory_table}
-    found, parents = set[str | None](), dict[str, str | None]()
-    for row in run.rows.get(Phase.FORWARD, []):
-        parents[row.name] = None if row.parent == row.name else row.parent
-        if held.get(row.name) and _has_no_graph(run, row):
-            found.add(row.name)
-    return {name for name in parents if any(one in found for one in _around(name, parents))}
-
-
-def _around(name: str | None, parents: Mapping[str, str | None]) -> Iterator[str]:
-    while name is not None:
-        yield name
-        name = parents.get(name)
+def _outermost_without_graph(run: Evidence, rows: Mapping[str, Row], row: Row | None) -> Row | None:
+    """Return the outermost module that makes no graph, of a row and those around it."""
+    found = None
+    while row is not None:
+        size = run.size(row.fqn)
+        found = row if size is not None and not size.nodes else found
+        row = None if row.parent in (None, row.name) else rows.get(row.parent)
+    return found
 
 
 def _unused_ns(row: Row, backward: Row | None) -> float:

@@ -15,6 +15,7 @@ from ...base.frame import BACKWARD_NAME, Phase
 from ...base.stats.intervals import Interval
 from ...base.summary import Finding, Row
 from ...base.units import format_count
+from ...capture.hooks.results import is_parametrization
 from .. import Evidence, ExceededBound, Rule, less_often, threshold_time
 from .._bounds import MARGIN, NEARLY_ALL, REPEATED
 from .._stacks import CALLS
@@ -49,7 +50,9 @@ def judge(run: Evidence) -> Finding | None:
     return found.finding(
         f"{longest.name} returns in {again} of {calls} calls of a step the values that an earlier call of the step has "
         f"returned{others}: {found}{lines}",
-        "keep the result of the first call and use it again",
+        "put torch.nn.utils.parametrize.cached() around the loop: inside of it the parameter is computed once"
+        if is_parametrization(longest.fqn or "")
+        else "keep the result of the first call and use it again",
         name=longest.name if is_alone and longest.fqn else None,  # the names inside the model are without its own
         evidence={"calls": calls, "repeated": again, **(table.evidence() if table else {})},
     )
