@@ -15,7 +15,8 @@ import autoprof
 from autoprof.base.summary import MemoryRow, Summary
 from autoprof.capture.hooks.optimizer_hooks import OptimizerHooks
 from autoprof.capture.memory import Footprint
-from tests.accounts import unlimited
+from autoprof.session.account import Part
+from tests.accounts import FakeRun, unlimited
 
 
 @contextmanager
@@ -294,3 +295,15 @@ def test_an_optimizer_that_was_not_given_is_found() -> None:
             optimizer.step()
             session.step()
     assert session.summary().memory_table[0] == MemoryRow(None, 64, 0, 64, 64)
+
+
+def test_an_optimizer_is_known_from_its_first_step_also_where_nothing_is_counted() -> None:
+    """A count of thousands of parameters waits until the run pays for it; the optimizer's settings are known before."""
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(100)))
+    footprint = Footprint(model, [("", model)], FakeRun().account.part(Part.FOOTPRINT))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with followed(footprint):
+        model(torch.randn(2, 4)).sum().backward()
+        optimizer.step()
+    assert footprint.optimizers() == [optimizer]
+    assert footprint.rows()[None].gradient_bytes is None

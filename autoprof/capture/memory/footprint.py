@@ -42,6 +42,8 @@ class Footprint:
             self._modules.setdefault(name, []).append(weakref.ref(module))
         self._sizes: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
         """The groups and the tensors of each optimizer of the model when it was last counted."""
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        """The optimizers of the model that have stepped."""
         self.trains_copy = False
         """Whether an optimizer steps whose parameters are others of the same shapes: those of a copy of the model."""
         self._losses: Mapping[str, weakref.ref[nn.Module]] = {}
@@ -62,7 +64,7 @@ class Footprint:
 
     def optimizers(self) -> list[Any]:
         """Return the known optimizers that still exist."""
-        return list(self._sizes)
+        return list(self._optimizers)
 
     def stepped(self, optimizer: Any, *_args: Any) -> None:
         """Count bytes after the first step of each optimizer of the model, and after one in which it grew."""
@@ -74,8 +76,9 @@ class Footprint:
             return
         size = len(optimizer.param_groups), len(optimizer.state)
         known = self._sizes.get(optimizer)
-        if known == size or (known is None and not self._trains(optimizer)):
+        if known == size or not (optimizer in self._optimizers or self._trains(optimizer)):
             return
+        self._optimizers.add(optimizer)
         if not self._allowance.affords(self._tensors * TENSOR_NS):  # it is asked again after the next step
             return
         self._counts += 1
