@@ -309,8 +309,12 @@ class Work:
     """The slowest module of each row that several share, by its fqn, without rates."""
     kinds: tuple[WorkKind, ...] = ()
     attention: tuple[UnfusedAttention, ...] = ()
+    alike: bool = False
+    """Whether all calls of the model in a step are given tensors of the same shapes."""
     without_graph: tuple[tuple[str, int], ...] = ()
     """File and number of the lines in a forward whose operators make no graph: no parameter takes part in them."""
+    one_hot: tuple[tuple[str, int], ...] = ()
+    """The same of the lines that multiply one-hot rows with a matrix."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -14,6 +14,7 @@ from ..base.stats.intervals import Interval, median_from_quantiles
 from ..base.summary import Row, Summary
 from ..capture.hooks.sizes import ModuleSize
 from ._bounds import MANY_OPERATORS, MIN_SHARE, SEVERAL
+from ._calls import CallSite
 from ._facts import RunFacts
 from ._rare import PhaseSeries
 
@@ -67,6 +68,14 @@ def is_within(row: Row, fqn: str) -> bool:
     parts = row.name.split("/")
     shared = next((at for at, part in enumerate(parts) if SHARED_NAME.search(part)), len(parts))
     return f"{row.fqn}.".startswith(f"{fqn}.") and fqn.count(".") < shared
+
+
+class LineTime(NamedTuple):
+    """The time that a line has of a row's own time, in a mean step, as the samples in it show."""
+
+    row: Row
+    line: CallSite
+    ns: float
 
 
 class RowCost(NamedTuple):
@@ -153,6 +162,14 @@ class Evidence:
         part = row.steps / max(self.summary.steps, 1)
         low, middle, high = median_from_quantiles(row.p50_ns, row.p95_ns, row.steps, row.min_ns, row.max_ns)
         return Interval(low * part, middle * part, high * part)
+
+    def lines_in_forward(self) -> Iterator[LineTime]:
+        """Yield the innermost lines with most of the time in the forwards of the modules."""
+        for row in self.rows.get(Phase.FORWARD, []):
+            table = self.facts.stacks.get(f"{Phase.FORWARD} {row.name}")
+            if row.fqn is not None and table is not None:
+                for line in table.innermost:
+                    yield LineTime(row, line, table.share(line) * row.self_ns / self.summary.steps)
 
     def size(self, fqn: str | None) -> ModuleSize | None:
         """Return the class and the sizes of a recorded module; None where no call of it was seen."""

@@ -26,6 +26,9 @@ nanosecond."""
 LONGER_FORWARD: Final = 2.0
 """Forward over backward from which the difference is no arithmetic. A layer of a long convolution, with exponentials
 of complex numbers, took 1.9 times as long forward as backward."""
+USUAL_RATIO: Final = 2.0
+"""Backward over forward in theory: two products for one, for the gradients of the input and of the weights (Kaplan
+et al. 2020, arXiv:2001.08361, section 2.1)."""
 MIN_CANDIDATE: Final = 0.01
 """Share of the step from which a row that seems slow is compared with the others: there are hundreds of short ones."""
 
@@ -82,6 +85,12 @@ def row_costs(run: Evidence) -> dict[tuple[str, Phase], RowCost]:
             is_code=row.name in code or row.calls >= MANY * run.members(row) * row.steps,
             work=work,
         )
+    for (name, phase), cost in found.items():
+        forward = found.get((name, Phase.FORWARD))
+        if phase is Phase.BACKWARD and forward is not None and forward.pieces_ns:
+            # Where a loop reads slices, backward writes a gradient of the whole for each: these bytes are its own.
+            most_ns = USUAL_RATIO * forward.arithmetic_ns
+            found[name, phase] = cost._replace(arithmetic_ns=min(cost.arithmetic_ns, most_ns))
     costs = [cost for cost in found.values() if cost.work is not None]
     for cost in costs:
         if cost.beyond_work_ns >= MIN_CANDIDATE * run.summary.step_mean_ns:

@@ -145,13 +145,14 @@ def _path(line: CallSite, stacks: Stacks, common: set[tuple[str, int]]) -> str:
     if common:
         loops = {user.function for user in users if user[:2] in common}
         own = "" if not _called(line) or line.function in loops or line.function.startswith("<") else line.function
-        within, inside = f" in {own}" if own else "", _inside(line, stacks)
+        within, (inside, both) = f" in {own}" if own else "", _inside(line, stacks)
         if not inside:
-            return within
+            return f"{within}, at {both}" if both else within
         first, last = inside[0], inside[-1]
         place, deepest = _quoted(first), ""
         if len(inside) > 1:
             place, deepest = format_place(*first[:2]), f", at {_quoted(last)}"
+        deepest += f", there {both}" if both else ""
         calls = "".join(f" → {user.function}" for user in inside[1:][-2:])
         if first.function == _called(line):  # the place is in the function that the line calls
             return f"{'' if calls else within}, at {place}{calls}{deepest}"
@@ -170,23 +171,28 @@ def _quoted(site: Site) -> str:
     return f"{format_place(*site[:2])}{f' `{source}`' if source else ''}"
 
 
-def _inside(line: CallSite, stacks: Stacks) -> list[Site]:
-    """Return the lines inside of a line, the outermost first, as far as one of them has most of the line's time."""
+def _inside(line: CallSite, stacks: Stacks) -> tuple[list[Site], str]:
+    """Return the lines inside of a line, the outermost first, as far as one of them has most of the line's time.
+
+    Where two of those inside of the last one have it together, they are returned as text.
+    """
     ways = []
     for ns, users in stacks:
         at = next((at for at, user in enumerate(users) if user[:2] == (line.file, line.line)), 0)
         ways.append((ns, [user for user in reversed(users[:at]) if not user.function.startswith("<")]))
     found, whole_ns = list[Site](), sum(ns for ns, _ in ways)
     while True:
-        depth, spent = len(found), Counter[tuple[str, int]]()
+        depth, spent, sites = len(found), Counter[tuple[str, int]](), dict[tuple[str, int], Site]()
         ways = [(ns, way) for ns, way in ways if len(way) > depth]
         for ns, way in ways:
             spent[way[depth][:2]] += ns
-        place, ns = max(spent.items(), key=lambda one: one[1], default=(None, 0))
-        if ns < MOST * whole_ns:
-            return found
-        ways = [(ns, way) for ns, way in ways if way[depth][:2] == place]
-        found.append(ways[0][1][depth])
+            sites[way[depth][:2]] = way[depth]
+        most = spent.most_common(2)
+        if not most or most[0][1] < MOST * whole_ns:
+            is_both = sum(ns for _, ns in most) >= MOST * whole_ns
+            return found, " and ".join(_quoted(sites[place]) for place, _ in most) if is_both and most else ""
+        ways = [(ns, way) for ns, way in ways if way[depth][:2] == most[0][0]]
+        found.append(sites[most[0][0]])
 
 
 class StackMonitor:

@@ -27,6 +27,9 @@ from ._call_table import MAX_FRAMES, Site, file_owner
 
 INTERVAL_NS: Final = 4_000_000
 """The least mean time between two samples: 100 samples in 0.4 s are enough to name a line."""
+LONGEST_SAMPLE_NS: Final = 500_000
+"""The longest time of a sample that counts: one in which Python collects garbage takes as long as hundreds of others,
+and a short run would have no second one."""
 MAX_INTERVAL_NS: Final = NS_PER_S
 """The largest mean time between two samples, where they cost much."""
 WRAPPERS: Final = {"_wrapped_call_impl", "_call_impl", "decorate_context", "wrapper", "inner", "_fn"}
@@ -212,7 +215,8 @@ class StackProbe:
         finally:
             _switch_as(usual_s)
         handover_ns = self._timer.handover_ns
-        allowance.count(allowance.processor_ns() - begun_ns + handover_ns - self._handover_ns)
+        took_ns = min(allowance.processor_ns() - begun_ns, LONGEST_SAMPLE_NS)
+        allowance.count(took_ns + handover_ns - self._handover_ns)
         self._handover_ns = handover_ns
 
     def sample(self, weight_ns: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..base.frame import Phase
-from ..base.summary import LedgerEntry, Summary
+from ..base.summary import POSTPONED, LedgerEntry, Summary
 from ..base.units import format_flops, format_percent
 
 NAMED_SHARE: Final = 0.05
@@ -36,13 +36,16 @@ def describe_unexplained(summary: Summary) -> str:
     if largest.state == "waiting":
         return f"{share} of the step is a wait ({largest.name})"
     lines = f": {largest.lines}" if largest.lines else ""
-    return f"{share} of the step is {largest.phase} of {largest.name}, which its work does not explain{lines}"
+    why = "whose work was not counted" if largest.state == "uncounted" else "which its work does not explain"
+    return f"{share} of the step is {largest.phase} of {largest.name}, {why}{lines}"
 
 
 def how_to_clarify(summary: Summary) -> str:
     """Phrase what tells more about the largest part of the step that nothing explains."""
     if _largest_unexplained(summary).state == "waiting":
         return "a longer run, or one beside no other processes, tells whether the program makes it wait"
+    if _largest_unexplained(summary).state == "uncounted":
+        return "begin with these lines: is what they compute needed in each step, and in full?"
     return 'put with autoprof.span("..."): around parts of the code to see which of them takes the time'
 
 
@@ -110,5 +113,11 @@ def _explained(summary: Summary) -> float:
 
 def _largest_unexplained(summary: Summary) -> LedgerEntry:
     nothing = LedgerEntry(None, Phase.OTHER, "unexplained", 0)
-    found = (one for one in summary.ledger if one.state in ("unexplained", "waiting"))
+    found = (one for one in summary.ledger if one.state in ("unexplained", "waiting") or _is_unknown(summary, one))
     return max(found, key=lambda one: one.ns, default=nothing)
+
+
+def _is_unknown(summary: Summary, one: LedgerEntry) -> bool:
+    """Return whether lines of the program take most of a forward whose work cannot be counted."""
+    is_uncountable = summary.work is not None and summary.work.reason not in (None, POSTPONED)
+    return one.state == "uncounted" and is_uncountable and one.phase is Phase.FORWARD and bool(one.lines)

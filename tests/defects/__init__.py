@@ -29,6 +29,7 @@ DEFECTS: Final = (
     Defect("python-thread", "a thread that polls", machine.train_beside_a_polling_thread),
     Defect("torch-threads", "more threads than processors", machine.train_with_many_threads),
     Defect("hot-module", "one block ten times its siblings", modules.train_with_hot_layer),
+    Defect("one-hot", "a table read by a product", modules.train_with_one_hot_rows),
     Defect("optimizer", "optimizer in a Python loop", modules.train_with_looping_optimizer),
     Defect("small-batch", "a batch of one sample", modules.train_with_tiny_modules),
     Defect("launch-bound", "tiny kernels, slow launches", modules.train_with_slow_launches),

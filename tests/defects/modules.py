@@ -7,14 +7,15 @@ from math import sqrt
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import one_hot, scaled_dot_product_attention
 
 from autoprof.base.frame import Phase
 from autoprof.base.summary import Summary, Work, WorkKind
 from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
-from autoprof.diagnose import Environment
-from autoprof.probes.metrics.flops import Kind
+from autoprof.diagnose import Environment, StackTable
+from autoprof.diagnose._calls import CallSite
+from autoprof.probes.metrics.flops import Kind, LineKind, count_call, describe
 from autoprof.probes.metrics.utilization import peak_seconds
 from autoprof.testing import FakeClock, FakeDevice, open_session
 
@@ -103,6 +104,31 @@ def train_with_hot_layer(broken: bool) -> Summary:
     model = four_layers(clock)
     model[1] = Layer(clock, forward_ms=600 if broken else 60)
     return train(model, clock)
+
+
+class Lookup(nn.Module):
+    """Rows of a table, by a product with one-hot rows or by their numbers."""
+
+    def __init__(self, by_product: bool) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(50, WIDTH))
+        self.by_product = by_product
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        if self.by_product:
+            return one_hot(numbers, 50).float() @ self.table
+        return self.table[numbers]
+
+
+def train_with_one_hot_rows(broken: bool) -> Summary:
+    """Multiply one-hot rows with a table, as the count of the work sees it; the healthy twin indexes the table."""
+    clock = FakeClock()
+    layers, model = four_layers(clock), Lookup(broken)
+    layers[0] = Layer(clock, forward_ms=200, backward_ms=200)
+    count = count_call(model, describe(model, (torch.zeros(4, dtype=torch.long),)))
+    work = Work(one_hot=tuple(line for line, kind in count.lines.items() if kind is LineKind.ONE_HOT))
+    lines = tuple(CallSite(file, line, "forward", "", "", 90, 90 * MS) for file, line in count.lines)
+    return diagnose_again(train(layers, clock), work=work, stacks={"forward 0": StackTable(90, 90 * MS, lines, lines)})
 
 
 def train_with_looping_optimizer(broken: bool) -> Summary:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -18,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 import autoprof
 from autoprof.base.summary import MetricStats, Summary, Work
-from autoprof.diagnose import Environment, Evidence, PythonThread, RunFacts, diagnose
+from autoprof.diagnose import Environment, Evidence, PythonThread, RunFacts, StackTable, diagnose
 from autoprof.testing import FakeClock, FakeDevice, open_session
 from tests.fake_memory import FakeAllocator
 
@@ -211,6 +212,7 @@ def diagnose_again(
     leaf_modules: int | None = None,
     threads: tuple[PythonThread, ...] = (),
     training_cores: float | None = None,
+    stacks: Mapping[str, StackTable] = MappingProxyType({}),
 ) -> Summary:
     """Diagnose a run as if its device or its machine had other properties; each metric has one value throughout."""
     constant = {name: MetricStats(value, value, value, value, 5) for name, value in (metrics or {}).items()}
@@ -222,5 +224,6 @@ def diagnose_again(
         environment=environment or Environment(),
         threads=threads,
         training_cores=training_cores,
+        stacks=stacks,
     )
     return diagnose(Evidence(summary, facts, longest=()))

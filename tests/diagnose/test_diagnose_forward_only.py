@@ -41,6 +41,7 @@ def found(
     *,
     held: Mapping[str, int] = MappingProxyType({}),
     without_graph: tuple[tuple[str, int], ...] = (),
+    alike: bool = False,
     **stacks: StackTable,
 ) -> Finding | None:
     """Return what the rule says of twenty such steps of 100 ms, of modules with ``held`` bytes of parameters."""
@@ -51,7 +52,7 @@ def found(
         collector.add(frame)
     facts = RunFacts(sizes=sizes, stacks={kind.replace("_", " "): table for kind, table in stacks.items()})
     table = tuple(MemoryRow(name, parameter_bytes=held.get(name or "")) for name in (None, *held))
-    summary = replace(aggregate.summary(), memory_table=table, work=Work(without_graph=without_graph))
+    summary = replace(aggregate.summary(), memory_table=table, work=Work(without_graph=without_graph, alike=alike))
     finding: Finding | None = finding_of(diagnose(collector.evidence(summary, facts)), "forward-only")
     return finding
 
@@ -128,6 +129,16 @@ def test_short_calls_without_a_backward_pass_are_no_note() -> None:
         spans.append(Span("net", "net", phase, None, at * MS, ms * MS))
         at += ms
     assert found(spans) is None
+
+
+@pytest.mark.parametrize(("alike", "named"), [(True, True), (False, False)])
+def test_calls_of_the_same_shapes_take_the_same_time(alike: bool, named: bool) -> None:
+    """Two forwards of 13 ms, and a backward as long as both: it says little of either, unless the shapes are known."""
+    times, spans, at = ((Phase.FORWARD, 13), (Phase.FORWARD, 13), (Phase.BACKWARD, 36)), list[Span](), 0
+    for phase, ms in times:
+        spans.append(Span("net", "net", phase, None, at * MS, ms * MS))
+        at += ms
+    assert (found(spans, alike=alike) is not None) is named
 
 
 def test_the_outermost_of_the_modules_is_named() -> None:

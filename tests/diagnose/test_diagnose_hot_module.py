@@ -184,6 +184,32 @@ def test_the_time_of_a_loop_is_shared_between_its_launches_and_its_arithmetic() 
     assert finding.gain_ns == pytest.approx(15 * MS, rel=0.02)
 
 
+@pytest.mark.parametrize(("operators", "named"), [(500, True), (20, False)])
+def test_the_backward_of_a_loop_over_slices_is_the_loops(operators: int, named: bool) -> None:
+    """For each slice that is read, it writes a gradient of the whole, which no operator on the whole does."""
+    row = WorkRow(
+        "attention",
+        {},
+        moved={"forward": MS, "backward": 400 * MS},
+        operators={"forward": operators, "backward": 4 * operators},
+    )
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, 41):
+        times = (Phase.FORWARD, 10), (Phase.BACKWARD, 30)
+        spans = [
+            Span("attention", "attention", phase, None, at * 10 * MS, ms * MS) for at, (phase, ms) in enumerate(times)
+        ]
+        spans.append(Span("layer", "layer", Phase.FORWARD, None, 40 * MS, 10 * MS))
+        frame = make_frame(spans, step=step, duration_ns=55 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    facts = RunFacts(sizes={"attention": ModuleSize("train.Attention", 100)})
+    summary = replace(aggregate.summary(), work=Work(rows=(row, WorkRow("layer", {}))))
+    finding = finding_of(diagnose(collector.evidence(summary, facts)), "hot-module")
+    assert (finding is not None and "as a loop in Python does" in finding.why) is named
+    assert not named or finding.gain_ns > 15 * MS
+
+
 @pytest.mark.parametrize(("kind", "named"), [("train.Table", True), ("torch.nn.modules.rnn.LSTM", False)])
 def test_code_that_runs_between_the_operators_of_a_module_is_found(kind: str, named: bool) -> None:
     """A table that a loop in Python makes: the bytes that its operators move could take as long, and hide it.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from autoprof.base.frame import Phase, Span
 from autoprof.base.stats import Aggregate
-from autoprof.base.summary import Finding, LedgerEntry, MetricStats, Stage, Summary, Work, WorkRow
+from autoprof.base.summary import POSTPONED, Finding, LedgerEntry, MetricStats, Stage, Summary, Work, WorkRow
 from autoprof.diagnose import EvidenceCollector, RunFacts, StackTable, diagnose
 from autoprof.diagnose._calls import CallSite
 from autoprof.diagnose._claims import settle
@@ -118,6 +118,17 @@ def test_a_wait_that_no_rule_has_judged_is_not_called_healthy() -> None:
     text = " ".join(" ".join(render_card(replace(healthy, ledger=(wait,)))).split())
     assert text.startswith("Verdict unclear: 32.0 % of the step is a wait (Data) Why no rule found anything")
     assert "Next a longer run, or one beside no other processes, tells whether" in text
+
+
+@pytest.mark.parametrize(("reason", "named"), [("no formula for svd", True), (POSTPONED, False)])
+def test_a_forward_whose_work_cannot_be_counted_is_not_called_healthy(reason: str, named: bool) -> None:
+    """Its lines lead. Where the count is only postponed, a longer run will tell."""
+    svd = LedgerEntry("0", Phase.FORWARD, "uncounted", 32 * MS, "train.py:20 forward (`svd(self.weight)`), 90.0 %")
+    healthy = layers(("0", 30, BYTES_IN_30_MS), ("1", 60, 2 * BYTES_IN_30_MS))
+    text = " ".join(" ".join(render_card(replace(healthy, ledger=(svd,), work=Work(reason=reason)))).split())
+    unclear = "Verdict unclear: 32.0 % of the step is forward of 0, whose work was not counted: train.py:20 forward"
+    assert text.startswith(unclear) is named
+    assert ("Next begin with these lines" in text) is named
 
 
 def test_a_note_does_not_hide_what_a_step_consists_of() -> None:

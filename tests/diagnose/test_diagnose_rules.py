@@ -515,6 +515,25 @@ def test_several_passes_through_one_forward_are_found(reason: str, named: bool) 
         assert finding.why.startswith("3 backward passes of a step go through one forward of trunk")
 
 
+@pytest.mark.parametrize(("passes", "named"), [(24, True), (4, False)])
+def test_derivatives_that_are_asked_for_one_by_one_are_found(passes: int, named: bool) -> None:
+    """The gradient at each of 24 points, each with a graph; an equation has a few derivatives."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 41):
+        spans = [Span("net", "net", Phase.FORWARD, None, 0, 2 * MS)]
+        spans += [Span("net", "net", Phase.BACKWARD, None, (2 + at) * MS, MS) for at in range(passes)]
+        spans += [Span(BACKWARD_NAME, None, Phase.BACKWARD, None, (27 + at) * MS, MS) for at in range(passes)]
+        frame = make_frame(spans, step=number, duration_ns=60 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    summary = replace(aggregate.summary(), work=Work(reason=HIGHER_ORDER))
+    finding = finding_of(diagnose(collector.evidence(summary, RunFacts())), "repeated-backward")
+    assert (finding is not None) is named
+    if finding is not None:
+        assert finding.why.startswith("the 24 backward passes of a step go 24 times through each forward of net")
+        assert finding.next.startswith("one torch.autograd.grad of the sum of the outputs")
+
+
 @pytest.mark.parametrize(("passes", "named"), [((3, 2, 1), True), ((1, 1, 1), False)])
 def test_windows_whose_state_is_passed_on_with_its_graph_are_found(passes: tuple[int, ...], named: bool) -> None:
     """Three windows of one step, and a backward pass for each, which goes through all windows before it as well."""

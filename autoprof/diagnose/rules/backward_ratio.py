@@ -22,11 +22,8 @@ from .. import Evidence, ExceededBound, Rule, abstain, edit_module, threshold_ti
 from .._bounds import GOOD_PART, MIN_SHARE, REPEATED, SEVERAL
 from .._contention import QUIET, is_crowded
 from .._evidence import GRADIENT_HOOKS, SPARSE, is_within
+from .._ledger import USUAL_RATIO
 from .._stacks import StackTable
-
-USUAL_RATIO: Final = 2.0
-"""Backward over forward in theory: two products for one, for the gradients of the input and of the weights (Kaplan
-et al. 2020, arXiv:2001.08361, section 2.1)."""
 
 FUNCTIONS: Final = (
     "look for indexing, scatter or a custom autograd function in that module: their backward accumulates where forward "

@@ -23,7 +23,7 @@ from ...base.frame import Phase
 from ...base.summary import Finding, Row
 from ...base.units import format_count, format_ms, format_percent
 from .. import Evidence, Rule, less_often
-from .._bounds import MIN_SHARE
+from .._bounds import MIN_SHARE, MOST
 from .._calls import CallSite
 from .._stacks import CALLS, StackTable
 from .._thresholding import is_above
@@ -49,7 +49,7 @@ def _judge_calls(run: Evidence) -> Finding | None:
     few = {
         row.name
         for row in forward
-        if row.name in trained and is_above(_unused_ns(row, backward.get(row.name)) / step_ns, MIN_SHARE)
+        if row.name in trained and is_above(_unused_ns(run, row, backward.get(row.name)) / step_ns, MIN_SHARE)
     }
     outermost = [row for row in forward if row.name in few and row.parent not in few - {row.name}]
     longest = max(outermost, key=lambda row: row.total_ns, default=None)
@@ -86,32 +86,40 @@ def _judge_without_graph(run: Evidence) -> Finding | None:
     if not trained:
         return None
     rows = {row.name: row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None}
-    times, lines = Counter[str](), dict[str, tuple[CallSite, ...]]()
-    for row in rows.values():
-        around = None if row.name in trained else _outermost_without_graph(run, rows, row)
-        if around is not None:
-            times[around.name] += row.self_ns
-        elif (table := run.facts.stacks.get(f"{Phase.FORWARD} {row.name}")) is not None and _is_code(run, row):
-            lines[row.name] = tuple(line for line in table.innermost if _makes_no_graph(run, line))
-            times[row.name] += round(sum(map(table.share, lines[row.name])) * row.self_ns)
-    step_ns = max(run.summary.total_step_ns, 1)
-    if not is_above(sum(times.values()) / step_ns, MIN_SHARE):
+    times, lines, step_ns = Counter[str](), dict[tuple[str, int], CallSite](), max(run.summary.step_mean_ns, 1)
+    around = {
+        row.name: whole
+        for row in rows.values()
+        if row.name not in trained and (whole := _outermost_without_graph(run, rows, row)) is not None
+    }
+    for name, whole in around.items():
+        times[whole.name] += round(rows[name].self_ns / run.summary.steps)
+    for row, line, time_ns in run.lines_in_forward():
+        is_part = _is_code(run, row) and _makes_no_graph(run, line)
+        if row.name in around or is_part:
+            before = lines.get((line.file, line.line), replace(line, count=0, ns=0))
+            both = before.count + line.count, before.ns + round(time_ns)
+            lines[line.file, line.line] = replace(before, count=both[0], ns=both[1])
+            times[row.name] += 0 if row.name in around else round(time_ns)
+    whole_ns = sum(times.values())
+    if not is_above(whole_ns / step_ns, MIN_SHARE):
         return None
-    name, _ = times.most_common(1)[0]
-    table = run.facts.stacks.get(f"{Phase.FORWARD} {name}") or StackTable(0, 0, ())
-    table = replace(table, lines=lines.get(name, table.lines))
-    where = f": {table.describe(rows[name].self_ns / step_ns)}" if table.named else ""
+    name, most = times.most_common(1)[0]
+    longest = sorted(lines.values(), key=lambda line: -line.ns)
+    table = StackTable(sum(line.count for line in longest), sum(line.ns for line in longest), tuple(longest[:3]))
+    where = f", most of it in {name}" if most >= MOST * whole_ns else ""
+    where += f": {table.describe(table.ns / step_ns)}" if table.named else ""
     held = {one.name: one.parameter_bytes for one in run.summary.memory_table}
     return Finding(
         "forward-only",
         "note",
-        f"{format_ms(sum(times.values()) / run.summary.steps)} ({format_percent(sum(times.values()) / step_ns)} of the "
-        f"step) in the forward are work that trains nothing, as it makes no graph, most of it in {name}{where}",
+        f"{format_ms(whole_ns)} ({format_percent(whole_ns / step_ns)} of the step) in the forward are work that trains "
+        f"nothing, as it makes no graph{where}",
         "where the same inputs come again, keep the results of a frozen part: compute them once for the whole dataset"
-        if held.get(name) and name not in lines
-        else "what is the same in each step, as a mask or a table: compute it once and keep it as a buffer; features "
-        "of the batch alone can be made in the loader's workers, or once for the whole dataset; in place of one-hot "
-        "rows times a matrix, nn.Embedding reads the rows",
+        if held.get(name) and name not in trained
+        else "what is the same in each step, as a mask or a table: compute it once and keep it as a buffer, and what "
+        "several layers need once for all of them; features of the batch alone can be made in the loader's workers, or "
+        "once for the whole dataset",
         name,
         Phase.FORWARD,
         evidence=table.evidence(),
@@ -140,7 +148,7 @@ def _outermost_without_graph(run: Evidence, rows: Mapping[str, Row], row: Row | 
     return found
 
 
-def _unused_ns(row: Row, backward: Row | None) -> float:
+def _unused_ns(run: Evidence, row: Row, backward: Row | None) -> float:
     """Return the least time of a row's calls that have no backward pass.
 
     They may be the shorter ones, as those of a rollout: the backward tells how long the others take.
@@ -148,6 +156,8 @@ def _unused_ns(row: Row, backward: Row | None) -> float:
     if backward is None:
         return row.total_ns
     part = 1 - min(backward.calls / max(row.calls, 1), 1.0)
+    if run.summary.work is not None and run.summary.work.alike:
+        return part * row.total_ns
     return min(part * row.total_ns, max(row.total_ns - backward.total_ns / BACKWARD_TIMES, 0.0))
 
 

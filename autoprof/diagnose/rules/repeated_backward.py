@@ -2,24 +2,33 @@
 
 A backward pass goes through each forward of its step once at most, also for a gradient penalty or several losses. What
 runs more often than the forwards and passes of a step allow belongs to other steps. Several passes through one forward
-compute the gradient of the sum of their losses, as one pass does; but not where a pass records a graph of its own.
+compute the gradient of the sum of their losses, as one pass does. Where a pass records a graph of its own, for the
+derivative of a derivative, a few of them are needed.
 
 Finds, above a bound:
 
 - modules whose backward runs more often than once for each forward and each backward pass of a step, because state is
   carried from step to step with its graph: 1.5 x, and 10 % of the step more.
 - modules through which several backward passes of one step go, of several losses or of windows whose state is carried
-  on with its graph: 1.5 x, and 10 % of the step more than in one pass.
+  on with its graph: 1.5 x, and 10 % of the step more than in one pass. Where passes record graphs of their own, as for
+  derivatives of derivatives: 8 x.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from ...base.frame import BACKWARD_NAME, Phase
 from ...base.stats.intervals import Interval
 from ...base.summary import HIGHER_ORDER, Finding, Row
 from ...base.units import format_count
 from .. import Evidence, ExceededBound, Rule, edit_module, threshold_time
-from .._bounds import MARGIN, REPEATED
+from .._bounds import MANY, MARGIN, REPEATED
+
+ALL_AT_ONCE: Final = (
+    "one torch.autograd.grad of the sum of the outputs, or with grad_outputs=, gives the derivatives of all samples in "
+    "one pass; torch.func.vmap(torch.func.grad(...)) those of functions of one sample"
+)
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -49,14 +58,22 @@ def judge(run: Evidence) -> Finding | None:
 def _judge_losses(run: Evidence, forward: dict[str, Row], passes: float) -> Finding | None:
     """Judge several passes of one step through the same forwards, of which one would do."""
     work = run.summary.work
-    if passes < REPEATED or work is None or HIGHER_ORDER in (work.reason or ""):
+    if passes < REPEATED or work is None:
         return None
-    shared = [row for row in run.rows[Phase.BACKWARD] if _times(forward, row) >= REPEATED]
+    # A derivative of a derivative takes a few passes in any case.
+    is_higher = HIGHER_ORDER in (work.reason or "")
+    shared = [row for row in run.rows[Phase.BACKWARD] if _times(forward, row) >= (MANY if is_higher else REPEATED)]
     found = _threshold(run, forward, shared) if shared else None
     if not isinstance(found, ExceededBound):
         return found
     longest = max(shared, key=lambda row: row.self_ns)
     times, often = _times(forward, longest), format_count(passes)
+    if is_higher:
+        why = (
+            f"the {often} backward passes of a step go {format_count(times)} times through each forward of "
+            f"{longest.name}, as where derivatives are asked for one by one: one pass through each would save {found}"
+        )
+        return found.finding(why, ALL_AT_ONCE, name=longest.name, evidence={"times": round(times, 2)})
     if abs(times - passes) <= MARGIN:
         why = f"{often} backward passes of a step go through one forward of {longest.name}: one pass would save {found}"
         remedy = "where the gradient of each loss alone is used, this is its cost"

@@ -4,6 +4,7 @@ Finds, above a bound:
 
 - time in no module, loader, optimizer or span, or of some steps only, and the lines that ran then: 15 %. A
   note where torch's layers, a backward pass or an update run there, and where no line has a tenth of the run.
+- operators outside of the model and their backward together: 15 %. A note.
 - backward in no module, of lines of the program: 15 %.
 - backward of operators outside of the model, in which no line of the program runs: 30 %.
 """
@@ -16,7 +17,7 @@ from ...base.frame import BACKWARD_NAME, MODULE_PHASES, Phase
 from ...base.stats.intervals import Interval
 from ...base.summary import Finding
 from ...base.units import count, format_ms
-from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows
+from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows, threshold_time
 from .._bounds import LARGE_SHARE, MANY_OPERATORS, MAX_BESIDE, MIN_SAMPLES, MIN_SHARE, SEVERAL
 from .._contention import own_time_ns
 from .._stacks import UNATTRIBUTED
@@ -41,7 +42,7 @@ def judge(run: Evidence) -> Finding | None:
         "unattributed", run, rest, mean_ns, MAX_BESIDE, Phase.OTHER, step=step, explained_ns=explained_ns
     )
     if not isinstance(found, ExceededBound):
-        return found if run.facts.trains_copy else _judge_backward(run) or found
+        return found if run.facts.trains_copy else _judge_backward(run) or _judge_loss(run, mean_ns) or found
     if run.facts.trains_copy:
         return abstain("unattributed", "the modules of a copy of the model, which trains", "instrument the copy")
     table = run.facts.stacks.get(UNATTRIBUTED)
@@ -122,6 +123,25 @@ def _judge_backward(run: Evidence) -> Finding | None:
         name=table.dominant if outside is None or outside.dominant is None else outside.dominant,
         evidence=table.evidence(),
         is_note=nodes is not None and not many,
+    )
+
+
+def _judge_loss(run: Evidence, outside_ns: float) -> Finding | None:
+    """Judge the operators outside of the model together with their backward, each of which takes less alone."""
+    table, backward_ns = run.facts.stacks.get(UNATTRIBUTED), _backward_ns(run)
+    ns = outside_ns + backward_ns
+    if backward_ns < MIN_SHARE * ns or table is None or not table.named or table.is_torch_work:
+        return None
+    judged = threshold_time("unattributed", run, Interval.exact(ns), ns, MAX_BESIDE, Phase.OTHER)
+    if not isinstance(judged, ExceededBound):
+        return None
+    return judged.finding(
+        f"{judged} are in operators outside of the model and in their backward: "
+        f"{table.describe(outside_ns / run.summary.step_mean_ns)}",
+        "is all that they compute used, and would fewer operators or smaller tensors do?",
+        name=table.dominant,
+        evidence=table.evidence(),
+        is_note=True,
     )
 
 

@@ -21,8 +21,9 @@ from torch.utils._pytree import tree_leaves
 from ....base.frame import Phase
 from ..._call_table import file_owner
 from .count_table import CountTable, Repeats
-from .flop_count import TOO_LONG, FlopKey, Kind, Uncountable
+from .flop_count import TOO_LONG, FlopKey, Kind, LineKind, Uncountable
 from .formulas import FOURIER, Formula, is_heavy
+from .one_hot import OneHotDetector
 from .unfused_attention import AttentionDetector
 
 _task = torch._C._current_graph_task_id
@@ -72,8 +73,9 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Whether the backward pass of the model runs."""
         self.repeats: list[Repeats] = []
         """The repeated calls."""
-        self.lines: dict[tuple[str, int], bool] = {}
-        """The innermost lines of the program that call operators in the forward, and whether these make a graph."""
+        self.lines: dict[tuple[str, int], LineKind] = {}
+        """The innermost lines of the program that call operators in the forward."""
+        self._one_hot_detector = OneHotDetector()
         self.differentiated_inside = False
         """Whether one of them was differentiated in the forward, where its gradients have no graph."""
         self._is_unseen = False
@@ -174,8 +176,8 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._created += map(ref, made)
         if not func.is_view and (not self.in_backward or _task() != _NOT_IN_BACKWARD):  # else it makes the gradients
             phase, owner = self._owner()
-            if not self.in_backward and (line := _program_line()) is not None:
-                self.lines[line] = self.lines.get(line, False) or _makes_graph((args, kwargs))
+            if not self.in_backward and (line := _program_line(own=True)) is not None:
+                self._note_line(line, LineKind.GRAPH if _makes_graph((args, kwargs)) else LineKind.NO_GRAPH)
             if formula is None or name.startswith(FOURIER):  # products read each byte for many operations
                 owner.table.moved[owner.fqn, phase] += _bytes_moved(name, args, made)
             owner.table.operators[owner.fqn, phase] += len(made) * _groups(func, args)
@@ -186,11 +188,17 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         ):
             owner = self._owner()[1]
             owner.table.attention[owner.fqn, found[1]] += found[0]
+        is_one_hot = not self.in_backward and self._one_hot_detector.follow(name, args, result)
+        if is_one_hot and (line := _program_line(own=False)) is not None:
+            self._note_line(line, LineKind.ONE_HOT)
         if formula is not None:
             self._count(str(packet), name, args, flops)
         elif is_heavy(namespace, name):
             self._owner()[1].table.uncounted[str(packet)] += 1
         return result
+
+    def _note_line(self, line: tuple[str, int], kind: LineKind) -> None:
+        self.lines[line] = max(self.lines.get(line, kind), kind)
 
     def find_leak(self) -> str | None:
         """Return the reason if a tensor of the finished count is still alive: code outside of the model holds it."""
@@ -283,11 +291,14 @@ _SELECTING: Final = {"embedding", "gather", "index", "index_select"}
 _CALL_OF_MODULE: Final = nn.Module._call_impl.__code__
 
 
-def _program_line() -> tuple[str, int] | None:
-    """Return the innermost line of the program that has led to this call; None within a module of a library in it."""
+def _program_line(*, own: bool) -> tuple[str, int] | None:
+    """Return the innermost line of the program that has led to this call.
+
+    One that is the line's ``own``, or else None: not within a module of a library that the line calls.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and file_owner(frame.f_code.co_filename) != "user":
-        frame = None if frame.f_code is _CALL_OF_MODULE else frame.f_back
+        frame = None if own and frame.f_code is _CALL_OF_MODULE else frame.f_back
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
