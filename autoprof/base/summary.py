@@ -312,9 +312,9 @@ class Work:
     alike: bool = False
     """Whether all calls of the model in a step are given tensors of the same shapes."""
     without_graph: tuple[tuple[str, int], ...] = ()
-    """File and number of the lines in a forward whose operators make no graph: no parameter takes part in them."""
-    one_hot: tuple[tuple[str, int], ...] = ()
-    """The same of the lines that multiply one-hot rows with a matrix."""
+    """File and number of the lines in a forward with gradients whose operators make no graph."""
+    one_hot: tuple[tuple[str, str, int], ...] = ()
+    """The fqn of the module, the file and the number of the lines that multiply one-hot rows with a matrix."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,8 +164,11 @@ class Evidence:
         return Interval(low * part, middle * part, high * part)
 
     def lines_in_forward(self) -> Iterator[LineTime]:
-        """Yield the innermost lines with most of the time in the forwards of the modules."""
-        for row in self.rows.get(Phase.FORWARD, []):
+        """Yield the innermost lines with most of the time in the forwards of the modules.
+
+        None where the times are those of a device: lines are sampled on the host.
+        """
+        for row in self.rows.get(Phase.FORWARD, []) if self.summary.clock == "host" else ():
             table = self.facts.stacks.get(f"{Phase.FORWARD} {row.name}")
             if row.fqn is not None and table is not None:
                 for line in table.innermost:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from ..base.frame import Phase
 from ._bounds import CAUSE_SHARE, MOST, PATTERN
 from ._evidence import Evidence, LongStep
 
@@ -19,9 +20,13 @@ class Cause(NamedTuple):
 
 
 def restarts_ns(run: Evidence) -> float:
-    """Return the time of a mean step in which workers that were started again have no batch yet."""
-    loader = run.summary.loader
-    return loader["start_ns"] / max(run.summary.all_steps, 1) if loader.get("starts", 0) >= PATTERN else 0.0
+    """Return the time of a mean step that waits for the first batch of workers that were started again.
+
+    It is a part of the wait for data: a program that starts them early does other work meanwhile.
+    """
+    loader, waited_ns = run.summary.loader, run.summary.phases.get(Phase.DATA, 0) / max(run.summary.steps, 1)
+    started_ns = loader["start_ns"] / max(run.summary.all_steps, 1) if loader.get("starts", 0) >= PATTERN else 0.0
+    return min(started_ns, waited_ns)
 
 
 def is_named_elsewhere(run: Evidence, outliers: list[LongStep], lost_ns: int) -> bool:

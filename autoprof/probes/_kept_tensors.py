@@ -28,8 +28,10 @@ from ..base.process.gc_paused import GcPaused
 from ..base.signals import DeferSignals
 from ._call_table import MAX_FRAMES, file_owner
 
-MAX_NODES: Final = 2_000
+MAX_NODES: Final = 4_000
 """Operations of all graphs together that a look follows to the oldest ones; it takes some milliseconds."""
+MAX_OF_ONE: Final = 1_000
+"""Those of one graph. The oldest are followed first, so a sum over a thousand steps is followed to its first one."""
 MAX_PLACES: Final = 5_000
 """Objects, containers and functions that a look goes into; it takes some milliseconds."""
 FIRST_ELEMENTS: Final = (8, 32, 64)
@@ -221,7 +223,7 @@ class _Walk:
             return 0
         newest = oldest = root._sequence_nr()
         seen, waiting = {root}, [(newest, 0, root)]
-        while waiting and self._nodes_left:
+        while waiting and self._nodes_left and len(seen) < MAX_OF_ONE:
             self._nodes_left -= 1
             number, _, node = heappop(waiting)
             oldest = min(oldest, number)

@@ -1,7 +1,8 @@
 """Notice gradients that ``zero_grad`` clears before a step of an optimizer has used them.
 
-One parameter stands for all that are cleared together: the version of its gradient counts the backward passes that have
-reached it. Where the parameter itself has changed meanwhile, the program has used the gradient by its own means.
+One parameter stands for all that are cleared together: the version of its gradient counts what backward has added to
+it. Where the parameter itself has changed meanwhile, or no step of an optimizer was seen to use its gradients, the
+program uses them by its own means.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from ..capture.recorder import Recorder
 from ._base import ProbeFactory
 from .update import REPLACEMENTS
 
-MAX_CALLS: Final = 64
-"""Calls that are looked at: what the first steps clear, later ones do as well."""
+MAX_CALLS: Final = 128
+"""Steps of optimizers and calls that are looked at: what the first ones clear, later ones do as well."""
 SEARCHED: Final = 16
 """Parameters among which one with a gradient is looked for."""
 
@@ -32,12 +33,12 @@ class _Reading(NamedTuple):
     """The gradient of a parameter when it was used or cleared, and the version of the parameter."""
 
     gradient: int
-    passes: int
+    additions: int
     version: int
 
 
 class ClearedGradients(CallProbe, Listener):
-    """Count the backward passes whose gradients are cleared unused, by the module that holds the parameters."""
+    """Count the gradients that are cleared unused, by the module that holds the parameters."""
 
     def __init__(self, model: nn.Module, recorder: Recorder) -> None:
         super().__init__([(replacement, self) for replacement in REPLACEMENTS["zero_grad"]])
@@ -49,6 +50,8 @@ class ClearedGradients(CallProbe, Listener):
         """What was seen of each parameter that stands for others."""
         self._modules: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
         """The fqn of the module that holds all parameters of an optimizer or a module; None outside of the model."""
+        self._paths: dict[int, str] = {}
+        """The path of the module of each parameter of the model."""
         self._open: nn.Parameter | None = None
         self._used: Counter[str] = Counter()
         self._cleared: Counter[str] = Counter()
@@ -60,8 +63,10 @@ class ClearedGradients(CallProbe, Listener):
             self._hooks.attach()
 
     def detach(self) -> None:
+        """Look at nothing, and forget what was seen: steps may use gradients meanwhile."""
         super().detach()
         self._hooks.detach()
+        self._seen.clear()
 
     def remove(self) -> None:
         super().remove()
@@ -69,10 +74,8 @@ class ClearedGradients(CallProbe, Listener):
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Count what this call clears."""
-        self._left -= 1
-        if self._left < 0:
+        if self._left <= 0:  # torch goes through the hooks of a step where that ends, so they are removed here
             self.detach()
-            return False
         self._open = self._look(args[0], self._cleared) if args else None
         return self._open is not None
 
@@ -88,16 +91,19 @@ class ClearedGradients(CallProbe, Listener):
             self._seen[parameter] = _read(parameter)
 
     def _look(self, owner: Any, counts: Counter[str]) -> nn.Parameter | None:
-        """Add the passes since the gradient of an owner was used or cleared; return the parameter that shows them."""
+        """Add what was added since the gradient of an owner was used or cleared; return the parameter that shows it."""
+        self._left -= 1
+        if self._left < 0:
+            return None
         try:
             parameter = next((one for one in islice(_parameters(owner), SEARCHED) if one.grad is not None), None)
             module = None if parameter is None else self._module_of(owner)
             if parameter is None or module is None:
                 return None
             before, now = self._seen.get(parameter), _read(parameter)
-            if counts is self._used or before is None or before.version == now.version:
-                is_same = before is not None and before.gradient == now.gradient
-                counts[module] += now.passes - (before.passes if is_same and before is not None else 0)
+            if before is not None and (counts is self._used or before.version == now.version):
+                is_same = before.gradient == now.gradient
+                counts[module] += now.additions - (before.additions if is_same else 0)
         except Exception:
             self._left = 0
             self._recorder.handle_failure("cleared gradients")
@@ -107,15 +113,17 @@ class ClearedGradients(CallProbe, Listener):
     def _module_of(self, owner: Any) -> str | None:
         """Return the fqn of the innermost module of the model that holds all parameters of an owner."""
         if owner not in self._modules:
-            model, ours = self._model(), {id(one) for one in _parameters(owner)}
-            named = () if model is None else model.named_parameters()
-            paths = [f"/{name.rpartition('.')[0].replace('.', '/')}" for name, one in named if id(one) in ours]
+            model = self._model()
+            if not self._paths and model is not None:
+                named = model.named_parameters()
+                self._paths = {id(one): f"/{name.rpartition('.')[0].replace('.', '/')}" for name, one in named}
+            paths = [self._paths[id(one)] for one in _parameters(owner) if id(one) in self._paths]
             self._modules[owner] = commonpath(paths)[1:].replace("/", ".") if paths else None
         return self._modules[owner]
 
     def shares(self) -> dict[str, float]:
-        """Return the part of the backward passes that were cleared unused, by the fqn of the module that they reach."""
-        return {fqn: passes / (passes + self._used[fqn]) for fqn, passes in self._cleared.items() if passes > 0}
+        """Return the part of the gradients that was cleared unused, by the fqn of their module; steps use the rest."""
+        return {fqn: n / (n + self._used[fqn]) for fqn, n in self._cleared.items() if n > 0 and self._used[fqn] > 0}
 
 
 def _parameters(owner: Any) -> Iterator[nn.Parameter]:
@@ -127,8 +135,8 @@ def _parameters(owner: Any) -> Iterator[nn.Parameter]:
 
 def _read(parameter: nn.Parameter) -> _Reading:
     gradient = parameter.grad
-    passes = 0 if gradient is None else gradient._version + 1
-    return _Reading(id(gradient), passes, parameter._version)
+    additions = 0 if gradient is None else gradient._version + 1
+    return _Reading(id(gradient), additions, parameter._version)
 
 
 PROBE = ProbeFactory(lambda context: ClearedGradients(context.model, context.recorder))

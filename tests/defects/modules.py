@@ -15,7 +15,7 @@ from autoprof.devices import Tf32Flags, find_peak
 from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.diagnose import Environment, StackTable
 from autoprof.diagnose._calls import CallSite
-from autoprof.probes.metrics.flops import Kind, LineKind, count_call, describe
+from autoprof.probes.metrics.flops import Kind, count_call, describe
 from autoprof.probes.metrics.utilization import peak_seconds
 from autoprof.testing import FakeClock, FakeDevice, open_session
 
@@ -126,7 +126,7 @@ def train_with_one_hot_rows(broken: bool) -> Summary:
     layers, model = four_layers(clock), Lookup(broken)
     layers[0] = Layer(clock, forward_ms=200, backward_ms=200)
     count = count_call(model, describe(model, (torch.zeros(4, dtype=torch.long),)))
-    work = Work(one_hot=tuple(line for line, kind in count.lines.items() if kind is LineKind.ONE_HOT))
+    work = Work(one_hot=tuple(("0", *line) for _, *line in count.one_hot))
     lines = tuple(CallSite(file, line, "forward", "", "", 90, 90 * MS) for file, line in count.lines)
     return diagnose_again(train(layers, clock), work=work, stacks={"forward 0": StackTable(90, 90 * MS, lines, lines)})
 

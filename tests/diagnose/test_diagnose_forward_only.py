@@ -78,7 +78,9 @@ def test_other_modules_are_not_noted(forwards: int, backwards: int, ms: float) -
     assert found(spans_of(forwards, backwards, ms)) is None
 
 
-@pytest.mark.parametrize(("nodes", "why"), [(12, "none of the calls has a backward pass"), (0, "trains nothing")])
+@pytest.mark.parametrize(
+    ("nodes", "why"), [(12, "none of the calls has a backward pass"), (0, "work without a gradient")]
+)
 def test_a_branch_whose_result_nothing_uses_or_trains_is_a_note(nodes: int, why: str) -> None:
     """It makes a graph, through which no backward pass goes; a frozen part under ``no_grad`` makes none."""
     phases = Phase.FORWARD, Phase.BACKWARD
@@ -90,7 +92,7 @@ def test_a_branch_whose_result_nothing_uses_or_trains_is_a_note(nodes: int, why:
     assert finding is not None
     assert finding.name == "net/branch"
     assert why in finding.why
-    assert ("keep the results of a frozen part" in finding.next) is (nodes == 0)
+    assert ("to a part that does not change, keep its results" in finding.next) is (nodes == 0)
 
 
 def test_a_module_without_parameters_that_makes_no_graph_is_a_note() -> None:
@@ -100,8 +102,7 @@ def test_a_module_without_parameters_that_makes_no_graph_is_a_note() -> None:
     assert finding is not None
     assert (finding.severity, finding.name, finding.gain_ns) == ("note", "net/mel", None)
     assert finding.why == (
-        "30.0 ms (30.0 % of the step) in the forward are work that trains nothing, as it makes no graph, most of it in "
-        "net/mel"
+        "30.0 ms (30.0 % of the step) in the forward are work without a gradient, most of it in net/mel"
     )
 
 
@@ -116,7 +117,7 @@ def test_lines_of_a_forward_that_make_no_graph_are_a_note(lines: tuple[int, ...]
     finding = found(spans_of(1, 1, 40), sizes, without_graph=without_graph, forward_net=table)
     assert (finding is not None) is named
     assert finding is None or finding.why == (
-        "30.0 ms (30.0 % of the step) in the forward are work that trains nothing, as it makes no graph, most of it in "
+        "30.0 ms (30.0 % of the step) in the forward are work without a gradient, most of it in "
         "net: model.py:20 forward, 30.0 %"
     )
 
@@ -136,7 +137,7 @@ def test_calls_of_the_same_shapes_take_the_same_time(alike: bool, named: bool) -
     """Two forwards of 13 ms, and a backward as long as both: it says little of either, unless the shapes are known."""
     times, spans, at = ((Phase.FORWARD, 13), (Phase.FORWARD, 13), (Phase.BACKWARD, 36)), list[Span](), 0
     for phase, ms in times:
-        spans.append(Span("net", "net", phase, None, at * MS, ms * MS))
+        spans.append(Span("Net", "", phase, None, at * MS, ms * MS))
         at += ms
     assert (found(spans, alike=alike) is not None) is named
 

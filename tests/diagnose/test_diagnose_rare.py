@@ -145,15 +145,18 @@ def test_more_calls_are_a_cause_only_where_they_have_a_rhythm(rhythm: bool, name
     assert ("hot-module" in found(summary)) is named
 
 
-@pytest.mark.parametrize(("others_ms", "named"), [(None, False), (6, True)])
-def test_a_backward_that_only_some_steps_have_is_no_cause(others_ms: int | None, named: bool) -> None:
-    """A generator is trained in every third step; another module's backward is longer in these."""
+@pytest.mark.parametrize(("forward", "others_ms", "named"), [(True, None, False), (True, 6, True), (False, None, True)])
+def test_a_backward_that_only_some_steps_have_is_no_cause(forward: bool, others_ms: int | None, named: bool) -> None:
+    """A generator whose forward all steps need is trained in every third; another task is all work of these steps."""
     aggregate, collector = Aggregate(), EvidenceCollector()
     for step in range(1, 161):
-        backward_ms = 60 if step % 3 == 0 else others_ms
-        spans = [Span("generator", "generator", Phase.FORWARD, None, 0, 4 * MS)]
+        is_long = step % 3 == 0
+        backward_ms = 60 if is_long else others_ms
+        spans = [Span("other", "other", Phase.FORWARD, None, 0, MS)]
+        if forward or is_long:
+            spans.append(Span("generator", "generator", Phase.FORWARD, None, MS, 4 * MS))
         if backward_ms is not None:
-            spans.append(Span("generator", "generator", Phase.BACKWARD, None, 4 * MS, backward_ms * MS))
+            spans.append(Span("generator", "generator", Phase.BACKWARD, None, 5 * MS, backward_ms * MS))
         frame = make_frame(spans, step=step, duration_ns=(6 + (backward_ms or 0)) * MS)
         aggregate.add(frame)
         collector.add(frame)

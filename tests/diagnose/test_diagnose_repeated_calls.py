@@ -154,6 +154,30 @@ def test_other_calls_are_no_finding(losses: Losses) -> None:
     assert "repeated-calls" not in [one.rule for one in found(losses, model)]
 
 
+class Gated(nn.Module):
+    """A block whose gate is zero at first, so that it returns what it is given."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.layer, self.gate = layer, nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.gate * self.layer(x)  # type: ignore[no-any-return]
+
+
+def test_a_block_that_changes_nothing_yet_repeats_nothing() -> None:
+    """One block over the depth, as in a universal transformer."""
+    model = two_towers()
+    model.encoder = Gated(Layer(model.decoder.clock))
+
+    def losses(model: Any, x: Tensor) -> Sequence[Tensor]:
+        for _ in range(3):
+            x = model.encoder(x)
+        return [model.decoder(x).mean()]
+
+    assert "repeated-calls" not in [one.rule for one in found(losses, model, [{"match": "(encoder|decoder)?"}])]
+
+
 def test_two_calls_with_dropout_are_no_repetition() -> None:
     """SimCSE encodes each sentence twice, to compare the two."""
     assert not found(encode(2), two_towers(dropout=0.1))

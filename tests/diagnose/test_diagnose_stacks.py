@@ -369,9 +369,14 @@ def test_backward_outside_of_the_model_is_no_hook(backward_ms: int, nodes: float
     assert "hook" not in finding.next
 
 
-@pytest.mark.parametrize(("backward_ms", "named"), [(12, True), (4, False), (0, False)])
-def test_a_loss_and_its_backward_are_a_note_where_they_take_much_together(backward_ms: int, named: bool) -> None:
-    """Neither 9 of 91 ms in no span nor the backward of as many is a finding alone."""
+@pytest.mark.parametrize(
+    ("backward_ms", "nodes", "named"), [(12, 60.0, True), (12, 20.0, False), (4, 60.0, False), (0, 60.0, False)]
+)
+def test_a_loss_and_its_backward_are_a_note_where_they_take_much_together(
+    backward_ms: int, nodes: float, named: bool
+) -> None:
+    """Neither 9 of 91 ms in no span nor the backward of as many is a finding alone. Without a node outside of the
+    model there is no such operator."""
     aggregate, collector = Aggregate(), EvidenceCollector()
     for step in range(1, 21):
         spans = [
@@ -381,7 +386,9 @@ def test_a_loss_and_its_backward_are_a_note_where_they_take_much_together(backwa
         frame = make_frame(spans, step=step, duration_ns=(79 + backward_ms) * MS)
         aggregate.add(frame)
         collector.add(frame)
-    facts = RunFacts(stacks={UNATTRIBUTED: table_of(90, 10)})
+    facts = RunFacts(
+        stacks={UNATTRIBUTED: table_of(90, 10)}, nodes=nodes, sizes={"net": ModuleSize("train.Net", 8, nodes=20)}
+    )
     finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "unattributed")
     assert (finding is not None) is named
     if named:

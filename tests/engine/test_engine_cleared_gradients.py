@@ -67,7 +67,8 @@ def test_gradients_of_a_generator_that_the_loss_of_the_critic_reaches_are_a_note
     finding = Gan().finding(step)
     assert finding is not None
     assert (finding.name, finding.severity, finding.gain_ns) == ("generator", "note", None)
-    assert finding.why.startswith("75.0 % of the backward passes through generator compute gradients that zero_grad")
+    assert finding.evidence["cleared"] == pytest.approx(0.75, abs=0.02)
+    assert "of the gradients that backward adds up in generator are cleared by zero_grad" in finding.why
 
 
 def test_of_a_detached_loss_only_the_pass_of_the_generator_through_the_critic_is_cleared() -> None:
@@ -92,11 +93,8 @@ def test_a_closure_that_is_called_beside_the_step_is_a_note() -> None:
 
     finding = Gan().finding(step)
     assert finding is not None
-    assert finding.why.endswith(
-        "compute gradients that zero_grad clears before a step of an optimizer uses them: "
-        "120.0 ms of the step, at least half of it for nothing"
-    )
-    assert finding.evidence["cleared"] == 0.5
+    assert finding.why.endswith("of the step, for nothing unless the program reads them itself")
+    assert finding.evidence["cleared"] == pytest.approx(0.5, abs=0.02)
 
 
 def accumulate(gan: Gan, *, set_to_none: bool = True) -> None:
@@ -124,6 +122,14 @@ def update_by_hand(gan: Gan) -> None:
     accumulate(gan)
 
 
-@pytest.mark.parametrize("step", [accumulate, clear_zeros, update_by_hand])
+def update_out_of_sight(gan: Gan) -> None:
+    """Use the gradients by the data of the parameters, which has a version of its own."""
+    gan.loss().backward()
+    for one in gan.model.parameters():
+        one.data -= 0.1 * one.grad
+    gan.model.zero_grad()
+
+
+@pytest.mark.parametrize("step", [accumulate, clear_zeros, update_by_hand, update_out_of_sight])
 def test_gradients_that_are_used_are_no_finding(step: Callable[[Gan], None]) -> None:
     assert Gan().finding(step) is None

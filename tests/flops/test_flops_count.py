@@ -45,13 +45,100 @@ class Masked(nn.Module):
         return y.relu()
 
 
-@pytest.mark.parametrize(("trains", "wanted"), [(True, {1: 0, 2: 0, 3: 1}), (False, {})])
+@pytest.mark.parametrize(("trains", "wanted"), [(True, {1: False, 2: False, 3: True}), (False, {})])
 def test_a_line_makes_a_graph_where_a_parameter_takes_part_in_it(trains, wanted):
     """Lines of the forward itself: the product inside of the layer has none. A forward without gradients counts not."""
     first = Masked.forward.__code__.co_firstlineno
     with torch.set_grad_enabled(trains):
         lines = counted(Masked(), torch.randn(4, 4)).lines
-    assert {line - first: kind for (_, line), kind in lines.items()} == wanted
+    assert {line - first: makes_graph for (_, line), makes_graph in lines.items()} == wanted
+
+
+def one_hot_rows(numbers):
+    """Return them as torch's function makes them."""
+    return torch.nn.functional.one_hot(numbers, 50).float()
+
+
+def rows_of_identity(numbers):
+    """Return them from an identity matrix."""
+    return torch.eye(50)[numbers]
+
+
+def scattered(numbers):
+    """Return a 1 in each row of zeros."""
+    return torch.zeros(len(numbers), 50).scatter_(1, numbers[:, None], 1.0)
+
+
+def several_ones(numbers):
+    """Return two ones in each row, as the neighbours in a graph are."""
+    return torch.zeros(len(numbers), 50).scatter_(1, torch.stack([numbers, numbers], 1), 1.0)
+
+
+def alike(numbers):
+    """Return which numbers are equal to which."""
+    return (numbers[:, None] == numbers).float()
+
+
+def scaled(numbers):
+    """Return one-hot rows with weights."""
+    return one_hot_rows(numbers).mul_(0.5)
+
+
+class Product(nn.Module):
+    """A product of rows with a matrix."""
+
+    def __init__(self, rows, columns):
+        super().__init__()
+        self.rows, self.table = rows, nn.Parameter(torch.randn(columns, 4))
+
+    def forward(self, numbers):
+        return self.rows(numbers) @ self.table
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "noted"),
+    [
+        (one_hot_rows, 50, True),
+        (rows_of_identity, 50, True),
+        (scattered, 50, True),
+        (several_ones, 50, False),
+        (alike, 6, False),
+        (scaled, 50, False),
+    ],
+)
+def test_a_product_of_one_hot_rows_is_noted_with_its_line(rows, columns, noted):
+    """Only of rows with a single 1."""
+    first = Product.forward.__code__.co_firstlineno
+    found = counted(Product(rows, columns), torch.zeros(6, dtype=torch.long)).one_hot
+    assert [(fqn, line - first) for fqn, _, line in found] == ([("", 1)] if noted else [])
+
+
+class Doubled(torch.autograd.Function):
+    """A function of the program, whose operators run without gradients."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2 + 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+class Custom(nn.Module):
+    """A layer and a function of the program."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return Doubled.apply(self.layer(x))
+
+
+def test_the_lines_of_an_autograd_function_are_not_said_to_make_no_graph():
+    """Its node is its graph."""
+    assert False not in counted(Custom(), torch.randn(4, 4)).lines.values()
 
 
 def gpt_block(batch: int, time: int, width: int) -> tuple[int, int]:

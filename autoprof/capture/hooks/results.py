@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ...base.allowance import Allowance
-from ...base.process.replace import skip_frames
+from ...base.process.replace import never_compile, skip_frames
 from ...devices import HOST_TYPES, device_of
 from ..recorder import Recorder
 from .call_sites import CallEntry
@@ -106,20 +106,34 @@ class StepResults:
         self._begun = self.around = self._begun + 1
         return around
 
-    def add(self, fqn: str, around: int, output: Any) -> None:
-        """Keep the checksums of the result of a call, of a module with several."""
-        if self._calls[fqn] < 2:
+    def add(self, fqn: str, around: int, given: Any, output: Any) -> None:
+        """Keep the checksums of the result of a call, of a module with several in a call of the one around it.
+
+        One that returns what it was given has computed nothing yet, as a block that a gate of zeros closes.
+        """
+        is_own = is_parametrization(fqn)  # it takes parameters alone
+        if self._calls[fqn] < 2 or (not is_own and self._calls[fqn] <= self._calls_around(fqn)):
             return
-        if is_parametrization(fqn):  # it takes parameters alone
-            around = 0
+        around = 0 if is_own else around
         results = self._taken.setdefault(fqn, [])
         if len(results) < MAX_CALLS and self._left and self._allowance.affords(0):
             self._left -= 1
             with self._allowance.work():
                 floating = (one for one in tensors_of(output) if one.is_floating_point() and one.numel())
                 result = [_checksum(one) for one in islice(floating, MAX_TENSORS)]
+                first = next((one for one in tensors_of(given) if one.is_floating_point() and one.numel()), None)
+                if first is not None and result and first.shape == result[0].shape and first.dtype == result[0].dtype:
+                    result.append(_checksum(first))  # compared with the first one
                 results.append((around, result))
                 self._on_device |= any(one.bits.device.type not in HOST_TYPES for one in result)
+
+    def _calls_around(self, fqn: str) -> int:
+        """Return the calls of the innermost counted module around one, in each of which it may be called once."""
+        while fqn:
+            fqn = fqn.rpartition(".")[0]
+            if fqn in self._calls:
+                return self._calls[fqn]
+        return 0
 
     def compare(self, *, final: bool = False) -> None:
         """Compare the results; those on a device only at the end of the run, since this waits for it."""
@@ -128,9 +142,14 @@ class StepResults:
             for fqn, results in taken.items():
                 counts = Counter((around, tuple(map(_read, result))) for around, result in results)
                 again = [(result, count - 1) for (_, result), count in counts.items() if count > 1]
-                repeated = sum(count for result, count in again if any(map(_is_varied, result)))
+                repeated = sum(count for result, count in again if _is_computed(result))
                 if repeated:
                     self.repeated[fqn] = RepeatedCalls(len(results), repeated)
+
+
+def _is_computed(result: tuple[tuple[torch.Size, torch.dtype, bytes], ...]) -> bool:
+    """Return whether a result has many values, and is not what was given, which is the last of its checksums."""
+    return any(map(_is_varied, result)) and not (len(result) > 1 and result[0] == result[-1])
 
 
 def _read(checksum: Checksum) -> tuple[torch.Size, torch.dtype, bytes]:
@@ -168,6 +187,8 @@ class ResultProbes:
             probe.attach()
 
     def detach(self) -> None:
+        """Note nothing any more: the next recorded step may be no warm-up step."""
+        self._results.is_closed |= self._results.is_open
         for probe in self._probes:
             probe.detach()
 
@@ -201,8 +222,9 @@ class ResultProbe(EntryProbe):
             return
         try:
             self._results.around = around
-            if output is not None and not (_modes() or _transforms()) and _is_readable(output):
-                self._results.add(self._fqn, around, output)
+            is_plain = output is not None and not (_modes() or _transforms())
+            if is_plain and _is_readable(output) and _is_readable((args, kwargs)):
+                self._results.add(self._fqn, around, (args, kwargs), output)
         except Exception:
             self.fail(module)
 
@@ -210,11 +232,14 @@ class ResultProbe(EntryProbe):
 def _is_readable(output: Any) -> bool:
     """Return whether the values of a result can be read: it has plain tensors, and no graph of kernels is captured."""
     tensors = tensors_of(output)
-    if any(type(one) not in _PLAIN or one.is_meta or one.layout is not torch.strided for one in tensors):
+    odd = (one.is_meta or one.is_neg() or one.is_nested or one.layout is not torch.strided for one in tensors)
+    if any(type(one) not in _PLAIN for one in tensors) or any(odd):
         return False
     places = {one.device for one in tensors if one.device.type not in HOST_TYPES}
     return not any(device_of(place).capturing() for place in places)
 
 
+for _function in (StepResults.add, _checksum):
+    never_compile(_function)
 skip_frames(ResultProbe.begin, callees=True)
 skip_frames(ResultProbe.called, callees=True)  # dynamo would compile it beside the graph of a compiled model

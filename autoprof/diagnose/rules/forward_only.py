@@ -113,9 +113,10 @@ def _judge_without_graph(run: Evidence) -> Finding | None:
     return Finding(
         "forward-only",
         "note",
-        f"{format_ms(whole_ns)} ({format_percent(whole_ns / step_ns)} of the step) in the forward are work that trains "
-        f"nothing, as it makes no graph{where}",
-        "where the same inputs come again, keep the results of a frozen part: compute them once for the whole dataset"
+        f"{format_ms(whole_ns)} ({format_percent(whole_ns / step_ns)} of the step) in the forward are work without a "
+        f"gradient{where}",
+        "where the same inputs come again to a part that does not change, keep its results: compute them once for the "
+        "whole dataset"
         if held.get(name) and name not in trained
         else "what is the same in each step, as a mask or a table: compute it once and keep it as a buffer, and what "
         "several layers need once for all of them; features of the batch alone can be made in the loader's workers, or "
@@ -156,7 +157,7 @@ def _unused_ns(run: Evidence, row: Row, backward: Row | None) -> float:
     if backward is None:
         return row.total_ns
     part = 1 - min(backward.calls / max(row.calls, 1), 1.0)
-    if run.summary.work is not None and run.summary.work.alike:
+    if row.fqn == "" and run.summary.work is not None and run.summary.work.alike:
         return part * row.total_ns
     return min(part * row.total_ns, max(row.total_ns - backward.total_ns / BACKWARD_TIMES, 0.0))
 

@@ -141,7 +141,7 @@ def _judge_rare(run: Evidence) -> Finding | None:
         for step in long
         if (cause := _innermost_cause(run, step, rare.excess_ns, phases)) is not None
         and cause[0] != BACKWARD_NAME
-        and not (_is_called_more(run, step, *cause) and (not rare.has_pattern or cause[1] is Phase.BACKWARD))
+        and not (_is_called_more(run, step, *cause) and (not rare.has_pattern or _is_trained_at_times(run, *cause)))
         and (rare.has_pattern or not _is_torchs_backward(run, *cause))
     )
     evidence = rare_evidence(rare, MIN_SHARE, run.summary.steps)
@@ -217,6 +217,12 @@ def _is_called_more(run: Evidence, step: LongStep, name: str, phase: Phase) -> b
     rows = step_rows(step.layout)
     calls = int(rows.calls[rows.keys.index(RowKey(name, phase, TRAINING_LANE))])
     return any(row.name == name and calls * run.summary.steps > row.calls for row in run.rows.get(phase, []))
+
+
+def _is_trained_at_times(run: Evidence, name: str, phase: Phase) -> bool:
+    """Return whether a row is the backward of a module whose forward runs in nearly all steps."""
+    forward = (row for row in run.rows.get(Phase.FORWARD, []) if row.name == name)
+    return phase is Phase.BACKWARD and any(row.steps >= NEARLY_ALL * run.summary.steps for row in forward)
 
 
 def _is_torchs_backward(run: Evidence, name: str, phase: Phase) -> bool:

@@ -24,7 +24,9 @@ OUTSIDE: Final = (Phase.DATA, Phase.H2D, Phase.COMM, Phase.USER, Phase.OTHER)
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the time in which the training thread waits for nothing else, beside a thread that computes."""
-    threads = [thread for thread in run.facts.threads if thread.cores >= LARGE_SHARE * running(run)]
+    # One that waits for processors as the training thread does gets as much of one; threads of torch wait for others.
+    part = running(run) if (run.facts.environment.threads or 1) == 1 else 1.0
+    threads = [thread for thread in run.facts.threads if thread.cores >= LARGE_SHARE * part]
     used, cores = contention(run), run.facts.training_cores
     if not threads or used is None or cores is None or run.summary.clock == "device":
         return None  # a thread that waits for a device does not compute either

@@ -11,7 +11,7 @@ Finds, above a bound:
   carried from step to step with its graph: 1.5 x, and 10 % of the step more.
 - modules through which several backward passes of one step go, of several losses or of windows whose state is carried
   on with its graph: 1.5 x, and 10 % of the step more than in one pass. Where passes record graphs of their own, as for
-  derivatives of derivatives: 8 x.
+  derivatives of derivatives: 8 x, a note.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from .. import Evidence, ExceededBound, Rule, edit_module, threshold_time
 from .._bounds import MANY, MARGIN, REPEATED
 
 ALL_AT_ONCE: Final = (
-    "one torch.autograd.grad of the sum of the outputs, or with grad_outputs=, gives the derivatives of all samples in "
-    "one pass; torch.func.vmap(torch.func.grad(...)) those of functions of one sample"
+    "unless each needs the result of the one before: one torch.autograd.grad of the sum of the outputs, or with "
+    "grad_outputs=, gives the derivatives of all samples in one pass; torch.func.vmap(torch.func.grad(...)) those of "
+    "functions of one sample"
 )
 
 
@@ -73,7 +74,9 @@ def _judge_losses(run: Evidence, forward: dict[str, Row], passes: float) -> Find
             f"the {often} backward passes of a step go {format_count(times)} times through each forward of "
             f"{longest.name}, as where derivatives are asked for one by one: one pass through each would save {found}"
         )
-        return found.finding(why, ALL_AT_ONCE, name=longest.name, evidence={"times": round(times, 2)})
+        # Those of a solver, as conjugate gradients, need one another.
+        evidence = {"times": round(times, 2)}
+        return found.finding(why, ALL_AT_ONCE, name=longest.name, evidence=evidence, is_note=True)
     if abs(times - passes) <= MARGIN:
         why = f"{often} backward passes of a step go through one forward of {longest.name}: one pass would save {found}"
         remedy = "where the gradient of each loss alone is used, this is its cost"

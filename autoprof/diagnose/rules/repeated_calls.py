@@ -50,7 +50,8 @@ def judge(run: Evidence) -> Finding | None:
     return found.finding(
         f"{longest.name} returns in {again} of {calls} calls of a step the values that an earlier call of the step has "
         f"returned{others}: {found}{lines}",
-        "put torch.nn.utils.parametrize.cached() around the loop: inside of it the parameter is computed once"
+        "inside of torch.nn.utils.parametrize.cached(), around the forwards of one backward pass, the parameter is "
+        "computed once"
         if is_parametrization(longest.fqn or "")
         else "keep the result of the first call and use it again",
         name=longest.name if is_alone and longest.fqn else None,  # the names inside the model are without its own

@@ -130,7 +130,9 @@ def _judge_loss(run: Evidence, outside_ns: float) -> Finding | None:
     """Judge the operators outside of the model together with their backward, each of which takes less alone."""
     table, backward_ns = run.facts.stacks.get(UNATTRIBUTED), _backward_ns(run)
     ns = outside_ns + backward_ns
-    if backward_ns < MIN_SHARE * ns or table is None or not table.named or table.is_torch_work:
+    if not _nodes_outside(run) or run.facts.world_size > 1:  # whose reductions are in the backward pass
+        return None
+    if backward_ns < MIN_SHARE * ns or table is None or not table.named or table.is_torch_work or table.blocked:
         return None
     judged = threshold_time("unattributed", run, Interval.exact(ns), ns, MAX_BESIDE, Phase.OTHER)
     if not isinstance(judged, ExceededBound):

@@ -5,7 +5,7 @@ Finds, above a bound:
 - modules and losses whose parameters get gradients and never change, as a pretrained backbone below a head that is
   trained, or the network of a perceptual loss: 10 % of the step in their backward.
 - modules whose gradients ``zero_grad`` clears before a step has used them, as those of a generator that the loss of its
-  discriminator reaches: 10 % of the step in half of their backward. A note: the program may have read them.
+  discriminator reaches: 10 % of the step in half of their backward. A note, since the program may have read them.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ def _judge_untrained(run: Evidence) -> Finding | None:
 
 def _judge_cleared(run: Evidence) -> Finding | None:
     """Judge the backward passes whose gradients were cleared; half of each computes the gradients of parameters."""
-    found = []
-    for fqn, share in run.facts.cleared.items():
-        rows = _rows_of(run, fqn)
+    found, seen = [], set[str]()
+    for fqn, share in sorted(run.facts.cleared.items(), key=lambda one: len(one[0])):
+        rows = [row for row in _rows_of(run, fqn) if row.name not in seen]
+        seen.update(row.name for row in rows)
         if rows:
             ns = share * sum(row.self_ns for row in rows) / run.summary.steps
             found.append((ns, fqn, share, max(rows, key=lambda row: row.total_ns)))
@@ -68,9 +69,9 @@ def _judge_cleared(run: Evidence) -> Finding | None:
     return Finding(
         "unused-gradients",
         "note",
-        f"{format_percent(share)} of the backward passes through {row.name if fqn else 'the model'} compute gradients "
-        f"that zero_grad clears before a step of an optimizer uses them: {format_ms(ns)} of the step, at least half of "
-        "it for nothing",
+        f"{format_percent(share)} of the gradients that backward adds up in {row.name if fqn else 'the model'} are "
+        f"cleared by zero_grad before a step of an optimizer uses them. Such gradients take {format_ms(ns)} of the "
+        "step, for nothing unless the program reads them itself",
         "detach what such a loss does not train (.detach() of its input, or requires_grad_(False) of the module around "
         "this pass), and run forward and backward once for each step, as in a closure",
         row.name,
@@ -80,9 +81,9 @@ def _judge_cleared(run: Evidence) -> Finding | None:
 
 
 def _rows_of(run: Evidence, fqn: str) -> list[Row]:
-    """Return the rows of the backward of a module, or of the innermost one around it that has rows."""
+    """Return the rows of the backward of a module, or of the innermost part of the model around it that has rows."""
     rows = [row for row in run.rows.get(Phase.BACKWARD, []) if row.fqn is not None]
-    around = [row for row in rows if not row.fqn or f"{fqn}.".startswith(f"{row.fqn}.")]
+    around = [row for row in rows if row.fqn and f"{fqn}.".startswith(f"{row.fqn}.")]
     within = [row for row in rows if is_within(row, fqn)]
     return within or sorted(around, key=lambda row: len(row.fqn or ""))[-1:]
 

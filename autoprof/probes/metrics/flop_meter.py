@@ -22,7 +22,7 @@ from ...base.summary import HIGHER_ORDER, POSTPONED, Summary, UnfusedAttention, 
 from ...base.units import NS_PER_S
 from ...capture import recorder
 from ...devices import Peak, Tf32Flags, device_of
-from .flops import TOO_LONG, FlopCount, FlopKey, LineKind, ModelCall, count_call, trained_parameters, weighted_sum
+from .flops import TOO_LONG, FlopCount, FlopKey, ModelCall, count_call, trained_parameters, weighted_sum
 from .model_calls import MAX_SHAPES, StepCalls
 from .utilization import Utilization, peak_seconds, utilization
 
@@ -241,9 +241,9 @@ class FlopMeter:
             members=tuple(_members(summary, mean)),
             kinds=tuple(_kinds(mean, device)),
             attention=tuple(_attention(mean)),
-            alike=all(len({call.shape for call in sequence}) == 1 for sequence in self._steps),
-            without_graph=_lines(mean, LineKind.NO_GRAPH),
-            one_hot=_lines(mean, LineKind.ONE_HOT),
+            alike=all(len({self._shapes[call.shape].leaves for call in sequence}) == 1 for sequence in self._steps),
+            without_graph=tuple(sorted(line for line, makes_graph in mean.lines.items() if not makes_graph)),
+            one_hot=tuple(sorted(mean.one_hot)),
         )
 
     def _mean_step(self) -> tuple[FlopCount, Parts]:
@@ -319,10 +319,6 @@ def _attention(work: FlopCount) -> Iterable[UnfusedAttention]:
         found = {fqn: flops for (fqn, by), flops in work.attention.items() if by is by_sdpa}
         if found:
             yield UnfusedAttention(sum(found.values()), len(found), next(iter(found)), by_sdpa)
-
-
-def _lines(work: FlopCount, kind: LineKind) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(line for line, its_kind in work.lines.items() if its_kind is kind))
 
 
 def _reason(calls: StepCalls, backward: list[bool]) -> str:

@@ -2,9 +2,9 @@
 
 from .call_inputs import ModelCall, Opaque, TensorSpec, describe, trained_parameters
 from .count import count_call
-from .flop_count import TOO_LONG, FlopCount, FlopKey, Kind, LineKind, weighted_sum
+from .flop_count import TOO_LONG, FlopCount, FlopKey, Kind, weighted_sum
 
 __all__ = [
-    "TOO_LONG", "FlopCount", "FlopKey", "Kind", "LineKind", "ModelCall", "Opaque", "TensorSpec", "count_call",
+    "TOO_LONG", "FlopCount", "FlopKey", "Kind", "ModelCall", "Opaque", "TensorSpec", "count_call",
     "describe", "trained_parameters", "weighted_sum",
 ]  # fmt: skip

@@ -93,7 +93,8 @@ def count_once(
         return FlopCount(reason=reason, notes=notes), is_sound
     return FlopCount(
         dict(whole.rows), dict(whole.moved), dict(whole.operators), dict(whole.python), dict(whole.attention),
-        counter.lines if call.backward and call.grad else {}, reason=reason or None, notes=notes,
+        counter.lines if call.backward and call.grad else {}, frozenset(counter.one_hot), reason=reason or None,
+        notes=notes,
     ), is_sound  # fmt: skip
 
 

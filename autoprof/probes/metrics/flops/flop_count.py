@@ -6,7 +6,6 @@ from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Final, Literal, NamedTuple
 
 from ....base.frame import Phase
@@ -35,16 +34,6 @@ class Kind(NamedTuple):
     family: Family
 
 
-class LineKind(IntEnum):
-    """What the operators of a line of the program are; of several, the last one of these."""
-
-    NO_GRAPH = 0
-    """None of them makes a graph: no parameter takes part in them."""
-    GRAPH = 1
-    ONE_HOT = 2
-    """One of them multiplies one-hot rows with a matrix."""
-
-
 class FlopKey(NamedTuple):
     """The module, phase and kind of operations. ``fqn`` is the innermost module; ``""`` is the model itself."""
 
@@ -70,8 +59,10 @@ class FlopCount:
     """Processor time that Python takes between two operators of each innermost module, in nanoseconds, by phase."""
     attention: Mapping[tuple[str, bool], int] = field(default_factory=dict)
     """Forward operations of unfused attention, by module and whether ``scaled_dot_product_attention`` computed it."""
-    lines: Mapping[tuple[str, int], LineKind] = field(default_factory=dict)
-    """The lines of the program that call operators in a forward that is trained."""
+    lines: Mapping[tuple[str, int], bool] = field(default_factory=dict)
+    """The lines of the program that call operators in a forward that is trained, and whether these make a graph."""
+    one_hot: frozenset[tuple[str, str, int]] = frozenset()
+    """The fqn of the module, the file and the number of lines that multiply one-hot rows with a matrix."""
     reason: str | None = None
     notes: tuple[str, ...] = ()
     """Exclusions and assumptions of the figure."""
@@ -98,7 +89,8 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
     operators: dict[tuple[str, Phase], float] = defaultdict(float)
     python: dict[tuple[str, Phase], float] = defaultdict(float)
     attention: dict[tuple[str, bool], float] = defaultdict(float)
-    lines: dict[tuple[str, int], LineKind] = {}
+    lines: dict[tuple[str, int], bool] = {}
+    one_hot: set[tuple[str, str, int]] = set()
     reasons: dict[str, None] = {}
     notes: dict[str, None] = {}
     for count, weight in counts:
@@ -115,8 +107,9 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
             python[part] += took_ns * weight
         for place, flops in count.attention.items():
             attention[place] += flops * weight
-        for line, kind in count.lines.items():
-            lines[line] = max(lines.get(line, kind), kind)
+        for line, makes_graph in count.lines.items():
+            lines[line] = lines.get(line, False) or makes_graph
+        one_hot |= count.one_hot
     if reasons:
         return FlopCount(reason="; ".join(reasons), notes=tuple(notes))
     whole_rows = {key: round(flops) for key, flops in rows.items()}
@@ -127,5 +120,6 @@ def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
         {part: round(took_ns) for part, took_ns in python.items()},
         {place: round(flops) for place, flops in attention.items()},
         lines,
+        frozenset(one_hot),
         notes=tuple(notes),
     )

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 from ....base.frame import Phase
 from ..._call_table import file_owner
 from .count_table import CountTable, Repeats
-from .flop_count import TOO_LONG, FlopKey, Kind, LineKind, Uncountable
+from .flop_count import TOO_LONG, FlopKey, Kind, Uncountable
 from .formulas import FOURIER, Formula, is_heavy
 from .one_hot import OneHotDetector
 from .unfused_attention import AttentionDetector
@@ -73,8 +73,10 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Whether the backward pass of the model runs."""
         self.repeats: list[Repeats] = []
         """The repeated calls."""
-        self.lines: dict[tuple[str, int], LineKind] = {}
-        """The innermost lines of the program that call operators in the forward."""
+        self.lines: dict[tuple[str, int], bool] = {}
+        """The innermost lines of the program that call operators in the forward, and whether these make a graph."""
+        self.one_hot: set[tuple[str, str, int]] = set()
+        """The innermost module and the lines that multiply one-hot rows with a matrix."""
         self._one_hot_detector = OneHotDetector()
         self.differentiated_inside = False
         """Whether one of them was differentiated in the forward, where its gradients have no graph."""
@@ -176,8 +178,10 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._created += map(ref, made)
         if not func.is_view and (not self.in_backward or _task() != _NOT_IN_BACKWARD):  # else it makes the gradients
             phase, owner = self._owner()
-            if not self.in_backward and (line := _program_line(own=True)) is not None:
-                self._note_line(line, LineKind.GRAPH if _makes_graph((args, kwargs)) else LineKind.NO_GRAPH)
+            # Without gradients an autograd function or a checkpoint may run, whose graph is made otherwise.
+            is_noted = not self.in_backward and torch.is_grad_enabled()
+            if is_noted and (line := _program_line(own=True)) is not None:
+                self._note_line(line, makes_graph=_requires_gradient((args, kwargs)))
             if formula is None or name.startswith(FOURIER):  # products read each byte for many operations
                 owner.table.moved[owner.fqn, phase] += _bytes_moved(name, args, made)
             owner.table.operators[owner.fqn, phase] += len(made) * _groups(func, args)
@@ -190,15 +194,15 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             owner.table.attention[owner.fqn, found[1]] += found[0]
         is_one_hot = not self.in_backward and self._one_hot_detector.follow(name, args, result)
         if is_one_hot and (line := _program_line(own=False)) is not None:
-            self._note_line(line, LineKind.ONE_HOT)
+            self.one_hot.add((self._owner()[1].fqn, *line))
         if formula is not None:
             self._count(str(packet), name, args, flops)
         elif is_heavy(namespace, name):
             self._owner()[1].table.uncounted[str(packet)] += 1
         return result
 
-    def _note_line(self, line: tuple[str, int], kind: LineKind) -> None:
-        self.lines[line] = max(self.lines.get(line, kind), kind)
+    def _note_line(self, line: tuple[str, int], *, makes_graph: bool) -> None:
+        self.lines[line] = self.lines.get(line, False) or makes_graph
 
     def find_leak(self) -> str | None:
         """Return the reason if a tensor of the finished count is still alive: code outside of the model holds it."""
@@ -302,9 +306,8 @@ def _program_line(*, own: bool) -> tuple[str, int] | None:
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
-def _makes_graph(values: Any) -> bool:
-    """Return whether an operator that takes these values makes a node of autograd."""
-    return torch.is_grad_enabled() and any(isinstance(one, Tensor) and one.requires_grad for one in tree_leaves(values))
+def _requires_gradient(values: Any) -> bool:
+    return any(isinstance(one, Tensor) and one.requires_grad for one in tree_leaves(values))
 
 
 def _collections() -> int:
