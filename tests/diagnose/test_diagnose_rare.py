@@ -146,18 +146,21 @@ def test_more_calls_are_a_cause_only_where_they_have_a_rhythm(rhythm: bool, name
 
 
 @pytest.mark.parametrize(("forward", "others_ms", "named"), [(True, None, False), (True, 6, True), (False, None, True)])
-def test_a_backward_that_only_some_steps_have_is_no_cause(forward: bool, others_ms: int | None, named: bool) -> None:
-    """A generator whose forward all steps need is trained in every third; another task is all work of these steps."""
+def test_a_backward_that_only_some_steps_have_is_no_cause(forward: int, others_ms: int | None, named: bool) -> None:
+    """A generator whose forward all steps need is trained in every third, after ``forward`` forwards; another task is
+    all work of these steps."""
     aggregate, collector = Aggregate(), EvidenceCollector()
     for step in range(1, 161):
         is_long = step % 3 == 0
         backward_ms = 60 if is_long else others_ms
         spans = [Span("other", "other", Phase.FORWARD, None, 0, MS)]
-        if forward or is_long:
-            spans.append(Span("generator", "generator", Phase.FORWARD, None, MS, 4 * MS))
+        calls = max(forward, 1) if is_long else min(forward, 1)
+        begins = [(1 + 4 * at) * MS for at in range(calls)]
+        spans += [Span("generator", "generator", Phase.FORWARD, None, begun_ns, 4 * MS) for begun_ns in begins]
+        ended_ms = 1 + 4 * calls
         if backward_ms is not None:
-            spans.append(Span("generator", "generator", Phase.BACKWARD, None, 5 * MS, backward_ms * MS))
-        frame = make_frame(spans, step=step, duration_ns=(6 + (backward_ms or 0)) * MS)
+            spans.append(Span("generator", "generator", Phase.BACKWARD, None, ended_ms * MS, backward_ms * MS))
+        frame = make_frame(spans, step=step, duration_ns=(ended_ms + 1 + (backward_ms or 0)) * MS)
         aggregate.add(frame)
         collector.add(frame)
     summary = diagnose(collector.evidence(aggregate.summary(), RunFacts()))

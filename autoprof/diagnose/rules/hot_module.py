@@ -132,16 +132,16 @@ def _judge_rare(run: Evidence) -> Finding | None:
     gain_ns = rare.share.middle * run.summary.step_mean_ns
     if collection_cause(run, long) is not None or is_named_elsewhere(run, long, round(gain_ns)):
         return None
-    # Without a pattern, more calls are more work, as where a model chooses its depth for each batch; with one, where
-    # they are backward passes: some steps train a part that others do not, as a generator after several updates of its
-    # discriminator. And a backward in which no line of the program runs does what its forward has done: memory that
-    # comes and goes makes it longer.
+    # Some steps train a part that others do not, as a generator after several updates of its discriminator. Without a
+    # pattern, more calls are more work, as where a model chooses its depth for each batch; and a backward in which no
+    # line of the program runs does what its forward has done: memory that comes and goes makes it longer.
     causes = (
         cause
         for step in long
         if (cause := _innermost_cause(run, step, rare.excess_ns, phases)) is not None
         and cause[0] != BACKWARD_NAME
-        and not (_is_called_more(run, step, *cause) and (not rare.has_pattern or _is_trained_at_times(run, *cause)))
+        and not _is_trained_at_times(run, step, cause[0])
+        and (rare.has_pattern or not _is_called_more(run, step, *cause))
         and (rare.has_pattern or not _is_torchs_backward(run, *cause))
     )
     evidence = rare_evidence(rare, MIN_SHARE, run.summary.steps)
@@ -214,15 +214,16 @@ def _innermost_cause(
 
 def _is_called_more(run: Evidence, step: LongStep, name: str, phase: Phase) -> bool:
     """Return whether a step calls a row more often than the mean step."""
-    rows = step_rows(step.layout)
-    calls = int(rows.calls[rows.keys.index(RowKey(name, phase, TRAINING_LANE))])
+    rows, key = step_rows(step.layout), RowKey(name, phase, TRAINING_LANE)
+    calls = int(rows.calls[rows.keys.index(key)]) if key in rows.keys else 0
     return any(row.name == name and calls * run.summary.steps > row.calls for row in run.rows.get(phase, []))
 
 
-def _is_trained_at_times(run: Evidence, name: str, phase: Phase) -> bool:
-    """Return whether a row is the backward of a module whose forward runs in nearly all steps."""
+def _is_trained_at_times(run: Evidence, step: LongStep, name: str) -> bool:
+    """Return whether a step has more backward passes of a module whose forward runs in nearly all steps."""
     forward = (row for row in run.rows.get(Phase.FORWARD, []) if row.name == name)
-    return phase is Phase.BACKWARD and any(row.steps >= NEARLY_ALL * run.summary.steps for row in forward)
+    is_usual = any(row.steps >= NEARLY_ALL * run.summary.steps for row in forward)
+    return is_usual and _is_called_more(run, step, name, Phase.BACKWARD)
 
 
 def _is_torchs_backward(run: Evidence, name: str, phase: Phase) -> bool:
