@@ -86,7 +86,10 @@ class RankExchange(Observer):
     def _describe(self) -> Iterator[str]:
         exchange = self._exchange
         if exchange.failure is not None:
-            yield f"the exchange with the other ranks has ended: {exchange.failure}"
+            yield (
+                f"the exchange with the other ranks has ended: {exchange.failure}. `autoprof show RUN` compares them "
+                "once all have ended"
+            )
         if not exchange.connected:
             return
         states = exchange.states()
