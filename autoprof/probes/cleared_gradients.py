@@ -24,7 +24,7 @@ from ._base import ProbeFactory
 from .update import REPLACEMENTS
 
 MAX_CALLS: Final = 128
-"""Steps of optimizers and calls that are looked at: what the first ones clear, later ones do as well."""
+"""Steps of optimizers and calls of ``zero_grad`` that are looked at: later steps of a loop repeat the first ones."""
 SEARCHED: Final = 16
 """Parameters among which one with a gradient is looked for."""
 
@@ -63,7 +63,7 @@ class ClearedGradients(CallProbe, Listener):
             self._hooks.attach()
 
     def detach(self) -> None:
-        """Look at nothing, and forget what was seen: steps may use gradients meanwhile."""
+        """Remove the listeners, and forget all readings: steps may use gradients meanwhile."""
         super().detach()
         self._hooks.detach()
         self._seen.clear()
@@ -91,7 +91,7 @@ class ClearedGradients(CallProbe, Listener):
             self._seen[parameter] = _read(parameter)
 
     def _look(self, owner: Any, counts: Counter[str]) -> nn.Parameter | None:
-        """Add what was added since the gradient of an owner was used or cleared; return the parameter that shows it."""
+        """Count the additions to an owner's gradient since it was used or cleared; return the parameter that was read."""
         self._left -= 1
         if self._left < 0:
             return None

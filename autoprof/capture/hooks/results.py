@@ -32,7 +32,7 @@ MAX_CALLS: Final = 64
 MAX_RESULTS: Final = 256
 """Results that are kept, of all modules, each of which takes some forty microseconds."""
 MAX_TENSORS: Final = 4
-"""Tensors of one result that are compared: the first ones are what a module is called for."""
+"""Tensors of one result that are compared: a module returns its main result first."""
 SAMPLE: Final = 256
 """Values of a tensor that are kept, beside the sum of all."""
 MIN_DISTINCT: Final = 16
@@ -109,7 +109,7 @@ class StepResults:
     def add(self, fqn: str, around: int, given: Any, output: Any) -> None:
         """Keep the checksums of the result of a call, of a module with several in a call of the one around it.
 
-        One that returns what it was given has computed nothing yet, as a block that a gate of zeros closes.
+        A result that equals the input is no repeated work: a gate of zeros closes such a block at first.
         """
         is_own = is_parametrization(fqn)  # it takes parameters alone
         if self._calls[fqn] < 2 or (not is_own and self._calls[fqn] <= self._calls_around(fqn)):
@@ -148,7 +148,7 @@ class StepResults:
 
 
 def _is_computed(result: tuple[tuple[torch.Size, torch.dtype, bytes], ...]) -> bool:
-    """Return whether a result has many values, and is not what was given, which is the last of its checksums."""
+    """Return whether a result has many values, and differs from the input, whose checksum is the last one."""
     return any(map(_is_varied, result)) and not (len(result) > 1 and result[0] == result[-1])
 
 
