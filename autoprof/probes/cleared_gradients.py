@@ -24,7 +24,7 @@ from ._base import ProbeFactory
 from .update import REPLACEMENTS
 
 MAX_CALLS: Final = 128
-"""Steps of optimizers and calls of ``zero_grad`` that are looked at: later steps of a loop repeat the first ones."""
+"""Steps of optimizers and calls of ``zero_grad`` that are read: later steps of a loop repeat the first ones."""
 SEARCHED: Final = 16
 """Parameters among which one with a gradient is looked for."""
 
@@ -91,7 +91,7 @@ class ClearedGradients(CallProbe, Listener):
             self._seen[parameter] = _read(parameter)
 
     def _look(self, owner: Any, counts: Counter[str]) -> nn.Parameter | None:
-        """Count the additions to an owner's gradient since it was used or cleared; return the parameter that was read."""
+        """Count the additions to a gradient since it was used or cleared; return the parameter that was read."""
         self._left -= 1
         if self._left < 0:
             return None
