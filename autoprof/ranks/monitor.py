@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from ..errors import OutputError
 from .comparison import RankComparison, compare_ranks
-from .exchange import Exchange
+from .exchange import CLOSING_S, Exchange
 from .record import RankRecord
 from .record_reader import read_folder
 
 
-def compare_saved(run: Path, world_size: int, saved: RankComparison | None) -> RankComparison:
+def compare_saved(
+    run: Path, world_size: int, saved: RankComparison | None, own: Mapping[int, RankRecord] = MappingProxyType({})
+) -> RankComparison:
     """Return the comparison that rank 0 has saved, or the one by records where that one has more ranks or steps.
 
-    Other ranks may have ended after rank 0.
+    Other ranks may have ended after rank 0. ``own`` is the record of this rank, whose file may not be written yet.
     """
     # Steps compared below which the records are read: they may have more.
     if saved is not None and saved.missing is None and not saved.absent and saved.steps >= 64:
@@ -24,7 +28,7 @@ def compare_saved(run: Path, world_size: int, saved: RankComparison | None) -> R
     records: Mapping[int, RankRecord] = {}
     with suppress(OutputError):
         records = read_folder(run, world_size).records
-    read = compare_ranks(records, world_size=world_size)
+    read = compare_ranks({**records, **own}, world_size=world_size)
     return read if saved is None or _extent(read) > _extent(saved) else saved
 
 
@@ -35,11 +39,22 @@ def _extent(comparison: RankComparison) -> tuple[bool, int, int]:
 class RankMonitor:
     """Compare the ranks on rank 0: by the messages of the others, at the end also by their records in the folder."""
 
-    def __init__(self, run: Path | None, rank: int, world_size: int, exchange: Exchange | None = None) -> None:
+    def __init__(
+        self,
+        run: Path | None,
+        rank: int,
+        world_size: int,
+        exchange: Exchange | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._run = run
         self._rank = rank
         self._world_size = world_size
         self._exchange = exchange
+        self._clock = clock
+        self._sleep = sleep
 
     def comparison(self, *, final: bool) -> RankComparison | None:
         """Return the last comparison; ``final`` compares all steps that are known."""
@@ -53,4 +68,16 @@ class RankMonitor:
             received = compare_ranks(exchange.records(), world_size=self._world_size)
         if self._run is None:
             return received or RankComparison(self._world_size, "the ranks' records: keep the sink jsonl on")
-        return compare_saved(self._run, self._world_size, received)
+        own = {} if exchange is None or received is not None else {0: exchange.work.record()}
+        saved = compare_saved(self._run, self._world_size, received, own)
+        until = self._clock() + CLOSING_S
+        # Ranks that exchange no messages end at about the same time, and write their last records then.
+        while own and (saved.missing or saved.absent) and self._all_write() and self._clock() < until:
+            self._sleep(0.02)
+            saved = compare_saved(self._run, self._world_size, None, own)
+        return saved
+
+    def _all_write(self) -> bool:
+        """Return whether all ranks have a folder in the run's, as those of one machine have."""
+        run = self._run
+        return run is not None and all((run / f"rank{rank}").is_dir() for rank in range(self._world_size))

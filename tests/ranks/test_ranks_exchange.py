@@ -102,6 +102,39 @@ def test_a_rank_whose_last_message_is_late_is_compared_by_its_records(tmp_path: 
     assert (found.absent, found.slow[0].rank, found.slow[0].name) == ((), 2, "encoder")
 
 
+def test_ranks_without_messages_are_compared_once_the_others_have_written_their_records(tmp_path: Path) -> None:
+    """Rank 0 knows its own steps, and waits for those of ranks that have a folder beside its own."""
+    world = World(2)
+    world.train(0, range(1, 41), 80)
+    for rank in range(2):
+        (tmp_path / f"rank{rank}").mkdir()
+    now = [0.0]
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+        if now[0] > 0.5 and not (tmp_path / "rank1" / "steps.jsonl").exists():
+            write_records(tmp_path / "rank1", [make_step(step) for step in range(1, 41)])
+
+    monitor = RankMonitor(tmp_path, 0, 2, world.ranks[0], clock=lambda: now[0], sleep=wait)
+    found = monitor.comparison(final=True)
+    assert found is not None
+    assert (found.steps, found.slow[0].rank, found.slow[0].name) == (40, 0, "encoder")
+
+
+def test_a_rank_that_never_writes_its_records_is_waited_for_briefly(tmp_path: Path) -> None:
+    """And one that has no folder here, as on another machine, is not waited for."""
+    for folders, waited in ((2, True), (1, False)):
+        world = World(2)
+        world.train(0, range(1, 41))
+        for rank in range(folders):
+            (tmp_path / str(folders) / f"rank{rank}").mkdir(parents=True)
+        slept: list[float] = []
+        run = tmp_path / str(folders)
+        RankMonitor(run, 0, 2, world.ranks[0], clock=lambda s=slept: sum(s), sleep=slept.append).comparison(final=True)
+        assert (sum(slept) > 0) is waited
+        assert sum(slept) < 3
+
+
 def test_the_last_message_has_all_steps_that_are_kept() -> None:
     """Messages that rank 0 has missed, and steps beyond those of one message, are compared at the end."""
     world = World(3)
