@@ -42,7 +42,15 @@ from ..probes.debug_modes import DebugProbe
 from ..probes.loaders import LoaderProbe
 from ..probes.log_calls import LogProbe
 from ..probes.losses import LossProbe
-from ..probes.metrics import FlopMeter, Metrics, RootProbe, StepInputs, Telemetry, open_telemetry
+from ..probes.metrics import (
+    FlopMeter,
+    Metrics,
+    RootProbe,
+    StepInputs,
+    Telemetry,
+    callable_parts,
+    open_telemetry,
+)
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..ranks import RankMonitor
@@ -279,7 +287,8 @@ class _Builder:
         self._footprint = Footprint(model, self._memory_names(), self._account.part(Part.FOOTPRINT))
         hooks = make_hooks(recorder)
         follows_backward = any(Phase.BACKWARD in target.phases for target in self._selection)
-        self._root = RootProbe(model, recorder, hooks_allowance, hooks.passes if follows_backward else None)
+        self._called = callable_parts(model)
+        self._root = RootProbe(self._called, recorder, hooks_allowance, hooks.passes if follows_backward else None)
         attached.add(self._root.remove)
         self._context = ProbeContext(
             model,
@@ -351,7 +360,7 @@ class _Builder:
         if self._settings.flops != "off":
             targets = [(target.name, target.fqn) for target in self._named]
             part = self._account.part
-            flops = FlopMeter(self._model, targets, part(Part.FLOPS), part(Part.END), self._place)
+            flops = FlopMeter(self._called, targets, part(Part.FLOPS), part(Part.END), self._place)
         return Metrics(
             self._root, self._context.batches, telemetry, flops, self._inputs, shares_inputs=self._exchange is not None
         )

@@ -128,6 +128,34 @@ def test_new_shapes_are_counted_when_they_come(counts: list[Any]) -> None:
     assert work.flops["forward"] == LAYER * 4 // 3  # of the third step, the fourth and the fifth
 
 
+def test_models_that_are_trained_together_are_counted_by_the_calls_of_each() -> None:
+    """Their container is never called. One whose output a loss does not reach has no backward for that call."""
+
+    def step(model: Any) -> None:
+        score = model["scores"]["net"]
+        score(model["make"](torch.ones(8, 4)).detach()).sum().backward()
+        score(model["make"](torch.ones(8, 4))).sum().backward()
+
+    model = nn.ModuleDict({"make": nn.Sequential(nn.Linear(4, 4)), "scores": nn.ModuleDict({"net": nn.Linear(4, 4)})})
+    work = work_of(trained(model, *[step] * 4))
+    assert {row.name: row.flops["forward"] for row in work.rows if row.name in ("make", "make/0")} == {
+        "make": 2 * LAYER, "make/0": 2 * LAYER,
+    }  # fmt: skip
+    assert next(row.flops["backward"] for row in work.rows if row.name == "make") == LAYER
+    assert work.flops["forward"] == 4 * LAYER
+
+
+def test_a_container_of_many_models_is_not_counted() -> None:
+    """Each call would cost some microseconds."""
+
+    def step(model: Any) -> None:
+        model[0](torch.ones(8, 4)).sum().backward()
+
+    work = trained(nn.ModuleList(nn.Linear(4, 4) for _ in range(17)), *[step] * 4).work
+    assert work is not None
+    assert work.reason == "no recorded step called the model as a whole"
+
+
 def test_thawing_a_layer_leaves_no_figure() -> None:
     """The shapes are the same, the backward is not."""
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
@@ -163,7 +191,7 @@ def test_a_count_is_in_the_overhead_of_the_step_that_it_lengthens(
 def meter_of(model: nn.Module, run: FakeRun) -> FlopMeter:
     """Return the meter of a run."""
     part = run.account.part
-    return FlopMeter(model, [], part(Part.FLOPS), part(Part.END), torch.device("cpu"))
+    return FlopMeter({"": model}, [], part(Part.FLOPS), part(Part.END), torch.device("cpu"))
 
 
 @pytest.mark.parametrize(("modules", "seconds", "expected"), [(360, 4, 1), (400, 4, 0), (400, 250, 1)])

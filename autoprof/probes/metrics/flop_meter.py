@@ -69,12 +69,13 @@ class FlopMeter:
     a run that ends before is counted when it is closed, if ``at_end`` affords that. The program may have dropped the
     model by then, as at the end of its ``main``: until it is counted its attributes are held, unless they lead back to
     it, so that it could never be dropped. The device's peak is found at the first count, because a model may move to
-    its device after set-up; ``place`` is that of a model without parameters.
+    its device after set-up; ``place`` is that of a model without parameters. ``parts`` are the modules whose calls are
+    counted, by fqn: the model itself, or those that are called in its place.
     """
 
     def __init__(
         self,
-        model: nn.Module,
+        parts: Mapping[str, nn.Module],
         targets: Iterable[tuple[str, str]],
         during: Allowance,
         at_end: Allowance,
@@ -85,13 +86,13 @@ class FlopMeter:
         for name, fqn in targets:
             self._names[fqn].add(name)
         self._during, self._at_end = during, at_end
-        self._model = ref(model)
-        self._held: tuple[type[nn.Module], dict[str, Any]] | None = None
-        """The model's class and attributes, while a call of it is still to be counted."""
+        self._models = {part: ref(model) for part, model in parts.items()}
+        self._held: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {}
+        """The class and the attributes of each part, while a call is still to be counted."""
         self._may_hold: bool | None = None
         self._stopped = False
         """Whether a count took too long."""
-        self._modules = sum(1 for _ in model.modules())
+        self._modules = sum(1 for model in parts.values() for _ in model.modules())
         self._place = place
         self._peak: DevicePeak | None = None
         self._next_ns = FIRST_NS + MODULE_NS * self._modules
@@ -104,8 +105,8 @@ class FlopMeter:
         self._counts: dict[CountedCall, FlopCount] = {}
         self._forwards: dict[CountedCall, FlopCount] = {}
         """Of the counts that were stopped in the backward."""
-        self._mean: tuple[dict[tuple[CountedCall, ...], int], FlopCount, Parts] | None = None
-        """The FLOPs of a mean step, and the steps of which it is the mean."""
+        self._mean: tuple[Any, FlopCount, Parts] | None = None
+        """The FLOPs of a mean step; first, the steps of which it is the mean and the shares of their backward."""
 
     def add_steps(self, calls: StepCalls, shapes: list[ModelCall], *, warmup: bool, steps: int = 1) -> None:
         """Add equal steps with these calls of the model; count their FLOPs if due."""
@@ -122,25 +123,31 @@ class FlopMeter:
             if not warmup:
                 self._steps[sequence] += steps
             for call in sequence:
-                model = self._model()
+                model = self._models[shapes[call.shape].part]()
                 if model is not None and call not in self._counts and self._during.affords(self._next_ns):
                     self._count(model, call, self._during)
         self._hold()
 
+    def _living(self) -> dict[str, nn.Module]:
+        """Return the parts, or nothing where the program has dropped one."""
+        found = {part: model for part, known in self._models.items() if (model := known()) is not None}
+        return found if len(found) == len(self._models) else {}
+
     def _hold(self) -> None:
         """Hold the attributes of a model that is not counted yet, and let go of those of one that is."""
-        model = self._model()
-        if model is None:
+        models = self._living()
+        if not models:
             return
         if self._reasons or self._stopped or self._is_counted():
-            self._held = None
+            self._held = {}
             return
         if self._may_hold is None:
-            with self._during.work():
-                has_end = hasattr(type(model), "__del__")  # which would be called a second time
-                self._may_hold = not has_end and not _leads_to(vars(model), model)
+            with self._during.work():  # an end would be called a second time
+                self._may_hold = not any(
+                    hasattr(type(model), "__del__") or _leads_to(vars(model), model) for model in models.values()
+                )
         if self._may_hold:
-            self._held = type(model), vars(model)
+            self._held = {part: (type(model), vars(model)) for part, model in models.items()}
 
     def _count(self, model: nn.Module, call: CountedCall, allowance: Allowance) -> None:
         active, recorder.active = recorder.active, None  # spans of this forward belong to no step
@@ -149,6 +156,7 @@ class FlopMeter:
                 spent_ns = allowance.spent_ns
                 wanted = replace(self._shapes[call.shape], backward=call.backward)
                 count = count_call(model, wanted, lambda: allowance.affords(0), allowance.processor_ns)
+                count = count.within(wanted.part)
         finally:
             recorder.active = active
         took_ns = allowance.spent_ns - spent_ns
@@ -165,26 +173,28 @@ class FlopMeter:
 
     def finish(self) -> None:
         """Count the calls that are not counted yet, those of most steps first, unless that takes too long."""
-        held, self._held = self._held, None
-        model = self._model()
-        if model is None and held is not None and not self._reasons:
+        held, self._held = self._held, {}
+        models = self._living()
+        if not models and not self._reasons:
             with suppress(Exception):  # a class may be written in C, and have attributes of its own
-                model = object.__new__(held[0])
-                object.__setattr__(model, "__dict__", held[1])
-                self._compare_trained(model)
-        if model is not None:
-            self._count_rest(model)
+                for part, (kind, attributes) in held.items():
+                    models[part] = object.__new__(kind)
+                    object.__setattr__(models[part], "__dict__", attributes)
+                self._compare_trained(models)
+        self._count_rest(models)
 
     def _is_counted(self) -> bool:
         return all(call in self._counts for sequence in self._steps for call in sequence)
 
-    def _compare_trained(self, model: nn.Module) -> None:
-        if any(call.trained != trained_parameters(model) for call in self._shapes):
+    def _compare_trained(self, models: Mapping[str, nn.Module]) -> None:
+        trained = {part: trained_parameters(model) for part, model in models.items()}
+        if any(call.trained != trained.get(call.part, call.trained) for call in self._shapes):
             self._reasons.add(CHANGED)
 
-    def _count_rest(self, model: nn.Module) -> None:
+    def _count_rest(self, models: Mapping[str, nn.Module]) -> None:
         for call in [call for sequence, _ in self._steps.most_common() for call in sequence]:
-            if call not in self._counts and self._at_end.affords(self._next_ns):
+            model = models.get(self._shapes[call.shape].part)
+            if model is not None and call not in self._counts and self._at_end.affords(self._next_ns):
                 self._count(model, call, self._at_end)
 
     def by_shapes(self) -> dict[tuple[int, ...], int]:
@@ -200,13 +210,12 @@ class FlopMeter:
         """Return the FLOPs of a mean step and the utilization of the device; None without a recorded step."""
         if not summary.steps or not (self._steps or self._reasons):
             return None
-        model = self._model()
-        if model is not None:
-            self._compare_trained(model)
+        models = self._living()
+        self._compare_trained(models)
         if self._reasons:
             return Work(reason="; ".join(sorted(self._reasons)))
         if not self._is_counted():
-            return Work(reason=DROPPED if model is None else POSTPONED, rows=tuple(self._forward_rows()))
+            return Work(reason=POSTPONED if models else DROPPED, rows=tuple(self._forward_rows()))
         return self._work(summary)
 
     def _forward_rows(self) -> Iterator[WorkRow]:
@@ -221,7 +230,7 @@ class FlopMeter:
                 yield WorkRow(name, flops, moved=moved, operators=operators, python=python)
 
     def _work(self, summary: Summary) -> Work:
-        mean, parts = self._mean_step()
+        mean, parts = self._mean_step(self._used(summary))
         if mean.reason is not None:
             return Work(reason=mean.reason, notes=mean.notes)
         # With one sequence of shapes the median is the time of a step; else the mean time belongs to the mean FLOPs.
@@ -246,14 +255,36 @@ class FlopMeter:
             one_hot=tuple(sorted(mean.one_hot)),
         )
 
-    def _mean_step(self) -> tuple[FlopCount, Parts]:
+    def _used(self, summary: Summary) -> dict[str, float]:
+        """Return the shares of the parts' calls with a backward that had one, of those that have had fewer.
+
+        Where several models are called in turns, each makes graphs that some of the losses do not reach: of a generator
+        whose output is detached, or of which another one is trained.
+        """
+        counted, called = Tally[str](), Tally[str]()
+        for sequence, steps in self._steps.items():
+            for call in sequence:
+                part = self._shapes[call.shape].part
+                counted[part] += steps * call.backward
+                called[part] += steps
+        calls = {(row.fqn, row.phase): row.calls for row in summary.rows if row.fqn in self._models}
+        found = {}
+        for part in self._models if len(self._models) > 1 else ():
+            forward, backward = (calls.get((part, phase), 0) for phase in (Phase.FORWARD, Phase.BACKWARD))
+            share = round(backward / max(forward, 1) * called[part] / max(counted[part], 1), 2)
+            if backward and share < 1:
+                found[part] = share
+        return found
+
+    def _mean_step(self, used: Mapping[str, float]) -> tuple[FlopCount, Parts]:
         """Return the FLOPs of a mean step, and of each name; computed anew where steps of several kinds have come."""
         steps = dict(self._steps) if len(self._steps) > 1 else dict.fromkeys(self._steps, 1)
-        if self._mean is None or self._mean[0] != steps:
+        if self._mean is None or self._mean[0] != (steps, used):
             whole = sum(steps.values())
             mean = weighted_sum((self._counts[call], n / whole) for sequence, n in steps.items() for call in sequence)
+            mean = mean.with_backward(used)
             parts: Parts = {name: (work, _by_phase(work)) for name, work in _parts(mean, self._names).items()}
-            self._mean = steps, mean, parts
+            self._mean = (steps, used), mean, parts
         return self._mean[1], self._mean[2]
 
 
@@ -323,14 +354,14 @@ def _attention(work: FlopCount) -> Iterable[UnfusedAttention]:
 
 def _reason(calls: StepCalls, backward: list[bool]) -> str:
     """Return the reason where the FLOPs of a step cannot be known, or an empty string."""
+    if calls.differentiable:
+        return HIGHER_ORDER
     if not calls.shapes:
         return "no recorded step called the model as a whole"
     if calls.outside:
         return OUTSIDE
     if len(backward) < len(calls.shapes):
         return TOO_MANY
-    if calls.differentiable:
-        return HIGHER_ORDER
     return PASSES if calls.passes is not None and calls.passes > max(sum(backward), 1) else ""
 
 

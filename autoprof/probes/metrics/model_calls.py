@@ -1,8 +1,9 @@
-"""The hook on the model itself that records the shapes of its calls; no other module gets one."""
+"""The hooks on the model itself that record the shapes of its calls; no other module gets one."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ from .flops import ModelCall, describe
 
 MAX_SHAPES: Final = 32
 """A run with more different shapes gets no figure instead of a growing table."""
+MAX_PARTS: Final = 16
 DEPTH: Final = 4
 
 _compiling = torch.compiler.is_dynamo_compiling
@@ -42,17 +44,58 @@ class StepCalls(NamedTuple):
     """Elements of the tensors that the calls were given."""
 
 
-class RootProbe(EntryProbe):
-    """Record each call of the model by the shapes of its arguments.
+def callable_parts(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the modules by whose calls the work of a step is counted, by fqn: the model itself, as a rule.
 
-    The arguments are described once for each shape. ``allowance`` pays for that, and for the hook; ``passes`` counts
+    Of one without a forward of its own they are the outermost modules in it that have one: the generator and the
+    discriminator of a GAN, which a program keeps in a container or trains as two models. None of more than
+    ``MAX_PARTS``: each call of one costs some microseconds.
+    """
+    found, waiting = dict[str, nn.Module](), [("", model)]
+    while waiting:
+        fqn, module = waiting.pop()
+        if module.forward is not None and getattr(module.forward, "__func__", None) is not nn.Module.forward:
+            found[fqn] = module
+        else:
+            waiting += [(f"{fqn}.{name}" if fqn else name, child) for name, child in module.named_children()]
+    return found if len(found) <= MAX_PARTS else {}
+
+
+class _PartProbe(EntryProbe):
+    """The entry of one of the model's parts."""
+
+    def __init__(self, root: RootProbe, part: str, module: nn.Module, recorder: Recorder) -> None:
+        super().__init__(recorder, module)
+        self._root = root
+        self._part = part
+        self._entries = [CallEntry(self, _PartProbe.enter, None)]
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if _compiling():
+            return
+        try:
+            self._root.note(self._part, module, args, kwargs)
+        except Exception:
+            self.fail()
+
+
+class RootProbe:
+    """Record each call of the model by the shapes of its arguments, or of its ``callable_parts``.
+
+    The arguments are described once for each shape. ``allowance`` pays for that, and for the hooks; ``passes`` counts
     backward passes, where they are marked.
     """
 
     def __init__(
-        self, model: nn.Module, recorder: Recorder, allowance: Allowance, passes: BackwardPasses | None = None
+        self,
+        parts: Mapping[str, nn.Module],
+        recorder: Recorder,
+        allowance: Allowance,
+        passes: BackwardPasses | None = None,
     ) -> None:
-        super().__init__(recorder, model)
+        self.recorder = recorder
+        self._probes = [_PartProbe(self, part, module, recorder) for part, module in parts.items()]
+        self._parts = frozenset(parts)
         self._passes = passes
         self._known: dict[Hashable, int] = {}
         self._describes = False
@@ -61,7 +104,6 @@ class RootProbe(EntryProbe):
         """Numbers of the open step's calls, in order."""
         self._allowance = allowance
         self._calls = 0
-        self._entries = [CallEntry(self, RootProbe.enter, None)]
         self.shapes: list[ModelCall] = []
         """The first call with each shape, by number."""
         self._elements: dict[int, int] = {}
@@ -69,39 +111,52 @@ class RootProbe(EntryProbe):
         self._unnumbered = 0
         """Elements of the open step's calls that have no number."""
 
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if _compiling():
-            return
-        try:
-            self._calls += 1
-            if self._calls % SAMPLED_CALLS:
-                self._note(module, args, kwargs)
-            else:
-                with self._allowance.sampled():
-                    self._note(module, args, kwargs)
-        except Exception:
-            self.fail()
+    def attach(self) -> None:
+        """Record calls from now on."""
+        for probe in self._probes:
+            probe.attach()
 
-    def _note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def detach(self) -> None:
+        """Record no more."""
+        for probe in self._probes:
+            probe.detach()
+
+    def remove(self) -> None:
+        """Record no more, for good."""
+        for probe in self._probes:
+            probe.remove()
+
+    def note(self, part: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note a call of a part that begins now."""
+        self._calls += 1
+        if self._calls % SAMPLED_CALLS:
+            self._note(part, module, args, kwargs)
+        else:
+            with self._allowance.sampled():
+                self._note(part, module, args, kwargs)
+
+    def _note(self, part: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _task() != -1:
             return
         casts = _any_autocast() and (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu"))
         given = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None
-        key = given, module.training, torch.is_grad_enabled(), casts
+        key = part, given, module.training, torch.is_grad_enabled(), casts
         number = self._known.get(key)
         if number is None:
             with self._allowance.work():
-                number = self._add_shape(module, key, args, kwargs)
+                number = self._add_shape(part, module, key, args, kwargs)
         self.numbers.append(number)
 
-    def _add_shape(self, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    def _add_shape(
+        self, part: str, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> int:
         elements = _elements(key)
         if len(self._known) >= MAX_SHAPES:
             self._unnumbered += elements
             return -1
         number = self._known[key] = len(self.shapes)
         self._elements[number] = elements
-        self.shapes.append(describe(module, args, kwargs))
+        self.shapes.append(replace(describe(module, args, kwargs), part=part))
         self._describes = True
         return number
 
@@ -123,12 +178,12 @@ class RootProbe(EntryProbe):
         return StepCalls(calls, outside, passes, differentiable, elements)
 
     def _any_outside(self, codes: list[int]) -> bool:
-        """Return whether a module was entered before, after or between the calls of the model, whose fqn is empty."""
+        """Return whether a module was entered before, after or between the calls of the model or its parts."""
         depth = 0
         for code in codes:
             kind = code & KIND_MASK
             fqn = self.recorder.labels[code >> KIND_BITS & INDEX_MASK].fqn if kind in (ENTER, LEAVE) else None
-            if fqn == "":
+            if fqn in self._parts:
                 depth += 1 if kind == ENTER else -1
             elif fqn and kind == ENTER and depth <= 0:
                 return True
@@ -161,4 +216,4 @@ def _elements(brief: Hashable) -> int:
     return sum(map(_elements, brief)) if isinstance(brief, tuple) else 0
 
 
-skip_frames(RootProbe.enter, callees=True)  # dynamo would compile it beside the graph of a compiled model
+skip_frames(_PartProbe.enter, callees=True)  # dynamo would compile it beside the graph of a compiled model

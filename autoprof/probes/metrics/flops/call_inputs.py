@@ -53,6 +53,8 @@ class ModelCall:
     trained: tuple[bool, ...] = ()
     backward: bool = True
     """Whether the step had a backward pass through the call."""
+    part: str = ""
+    """The fqn of the called module in the model: empty for the model itself."""
 
 
 def trained_parameters(module: nn.Module) -> tuple[bool, ...]:

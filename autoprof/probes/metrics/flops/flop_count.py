@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from ....base.frame import Phase
 
@@ -16,6 +16,7 @@ HARDWARE_PHASES: Final = (*MODEL_PHASES, Phase.RECOMPUTE)
 """The phases of HFU: all operations that the device computes."""
 
 Family = Literal["matmul", "conv"]
+T = TypeVar("T")
 
 
 TOO_LONG: Final = "the count took longer than the budget allows"
@@ -80,6 +81,45 @@ class FlopCount:
             if key.phase in wanted:
                 found[key.kind] += flops
         return dict(found)
+
+    def within(self, part: str) -> FlopCount:
+        """Return the count of a module as that of a part of a model, by the fqn of the part."""
+        if not part:
+            return self
+
+        def at(fqn: str) -> str:
+            return f"{part}.{fqn}" if fqn else part
+
+        def moved_to(counts: Mapping[tuple[str, T], int]) -> dict[tuple[str, T], int]:
+            return {(at(fqn), other): count for (fqn, other), count in counts.items()}
+
+        return replace(
+            self,
+            rows={key._replace(fqn=at(key.fqn)): flops for key, flops in self.rows.items()},
+            moved=moved_to(self.moved),
+            operators=moved_to(self.operators),
+            python=moved_to(self.python),
+            attention=moved_to(self.attention),
+            one_hot=frozenset((at(fqn), file, line) for fqn, file, line in self.one_hot),
+        )
+
+    def with_backward(self, shares: Mapping[str, float]) -> FlopCount:
+        """Return the count with these shares of the backward of parts of the model, by their fqn."""
+
+        def share(fqn: str, phase: Phase) -> float:
+            of_parts = (one for part, one in shares.items() if not part or f"{fqn}.".startswith(f"{part}."))
+            return next(of_parts, 1.0) if phase is Phase.BACKWARD else 1.0
+
+        def shared(counts: Mapping[tuple[str, Phase], int]) -> dict[tuple[str, Phase], int]:
+            return {part: round(count * share(*part)) for part, count in counts.items()}
+
+        return replace(
+            self,
+            rows={key: round(flops * share(key.fqn, key.phase)) for key, flops in self.rows.items()},
+            moved=shared(self.moved),
+            operators=shared(self.operators),
+            python=shared(self.python),
+        )
 
 
 def weighted_sum(counts: Iterable[tuple[FlopCount, float]]) -> FlopCount:
