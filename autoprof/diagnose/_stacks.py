@@ -108,6 +108,10 @@ class StackTable:
         few = f" ({self.samples} samples)" if self.samples < 2 * MIN_SAMPLES else ""
         return ", ".join(f"{_describe(line)}, {format_percent(self.share(line) * share)}{few}" for line in self.named)
 
+    def describe_places(self) -> str:
+        """Return the named lines alone, each with its function: where passes begin, or calls are made."""
+        return ", ".join(f"{line.location} in {line.function}" for line in self.named)
+
     def evidence(self) -> dict[str, Any]:
         """Return the lines as the evidence of a finding."""
         lines = [

@@ -32,7 +32,7 @@ LONGEST_SAMPLE_NS: Final = 500_000
 and a short run would have no second one."""
 MAX_INTERVAL_NS: Final = NS_PER_S
 """The largest mean time between two samples, where they cost much."""
-WRAPPERS: Final = {"_wrapped_call_impl", "_call_impl", "decorate_context", "wrapper", "inner", "_fn"}
+WRAPPERS: Final = {"_wrapped_call_impl", "_call_impl", "decorate_context", "wrapper", "inner", "_fn", "_use_grad"}
 """Functions of torch and Python around one of the program, which a line calls for it."""
 FETCHING: Final = (
     os.path.join("torch", "utils", "data", "sampler.py"),

@@ -93,7 +93,7 @@ def test_a_closure_that_is_called_beside_the_step_is_a_note() -> None:
 
     finding = Gan().finding(step)
     assert finding is not None
-    assert finding.why.endswith("of the step, for nothing unless the program reads them itself")
+    assert "of the step, for nothing unless the program reads them itself" in finding.why
     assert finding.evidence["cleared"] == pytest.approx(0.5, abs=0.02)
 
 

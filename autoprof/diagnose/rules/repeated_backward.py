@@ -11,11 +11,12 @@ Finds, above a bound:
   carried from step to step with its graph: 1.5 x, and 10 % of the step more.
 - modules through which several backward passes of one step go, of several losses or of windows whose state is carried
   on with its graph: 1.5 x, and 10 % of the step more than in one pass. Where passes record graphs of their own, as for
-  derivatives of derivatives: 8 x, a note.
+  derivatives of derivatives, with the backward of these graphs and the lines that begin the passes: a note.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ...base.frame import BACKWARD_NAME, Phase
@@ -25,6 +26,10 @@ from ...base.units import format_count
 from .. import Evidence, ExceededBound, Rule, edit_module, threshold_time
 from .._bounds import MANY, MARGIN, REPEATED
 
+LESS_OFTEN: Final = (
+    "where they are a penalty on gradients, compute it in every Nth step with N times the weight (lazy regularization, "
+    "arXiv:1912.04958), or on a part of the batch; derivatives of which the sum alone is used take one pass together"
+)
 ALL_AT_ONCE: Final = (
     "unless each needs the result of the one before: one torch.autograd.grad of the sum of the outputs, or with "
     "grad_outputs=, gives the derivatives of all samples in one pass; torch.func.vmap(torch.func.grad(...)) those of "
@@ -61,22 +66,27 @@ def _judge_losses(run: Evidence, forward: dict[str, Row], passes: float) -> Find
     work = run.summary.work
     if passes < REPEATED or work is None:
         return None
-    # A derivative of a derivative takes a few passes in any case.
     is_higher = HIGHER_ORDER in (work.reason or "")
-    shared = [row for row in run.rows[Phase.BACKWARD] if _times(forward, row) >= (MANY if is_higher else REPEATED)]
-    found = _threshold(run, forward, shared) if shared else None
+    backward = run.rows[Phase.BACKWARD]
+    shared = [row for row in backward if _times(forward, row) >= REPEATED]
+    # The nodes that differentiate a gradient belong to no module.
+    around = [row for row in backward if is_higher and row.name == BACKWARD_NAME]
+    found = _threshold(run, forward, shared, around) if shared else None
     if not isinstance(found, ExceededBound):
         return found
     longest = max(shared, key=lambda row: row.self_ns)
     times, often = _times(forward, longest), format_count(passes)
     if is_higher:
+        table = run.facts.stacks.get(f"{Phase.BACKWARD} {longest.name}")
+        lines = f"; those of {longest.name} begin at {table.describe_places()}" if table and table.named else ""
         why = (
             f"the {often} backward passes of a step go {format_count(times)} times through each forward of "
-            f"{longest.name}, as where derivatives are asked for one by one: one pass through each would save {found}"
+            f"{longest.name}, and some record a graph of their own (create_graph=True). Beyond one pass through each, "
+            f"and with the backward of these graphs, they take {found}{lines}"
         )
-        # Those of a solver, as conjugate gradients, need one another.
-        evidence = {"times": round(times, 2)}
-        return found.finding(why, ALL_AT_ONCE, name=longest.name, evidence=evidence, is_note=True)
+        # Derivatives need their passes; those of a solver, as conjugate gradients, need one another.
+        advice = ALL_AT_ONCE if times >= MANY else LESS_OFTEN
+        return found.finding(why, advice, name=longest.name, evidence={"times": round(times, 2)}, is_note=True)
     if abs(times - passes) <= MARGIN:
         why = f"{often} backward passes of a step go through one forward of {longest.name}: one pass would save {found}"
         remedy = "where the gradient of each loss alone is used, this is its cost"
@@ -94,11 +104,14 @@ def _judge_losses(run: Evidence, forward: dict[str, Row], passes: float) -> Find
     )
 
 
-def _threshold(run: Evidence, forward: dict[str, Row], rows: list[Row]) -> ExceededBound | Finding | None:
-    """Compare the time of these rows beyond one backward for each forward with the bound."""
-    parts = [(1 - 1 / _times(forward, row), run.self_time([row])) for row in rows]
-    excess = Interval(*(sum(part * time[at] for part, time in parts) for at in range(3)))
-    mean_ns = sum(part * row.self_ns for (part, _), row in zip(parts, rows, strict=True)) / run.summary.steps
+def _threshold(
+    run: Evidence, forward: dict[str, Row], rows: list[Row], whole: Sequence[Row] = ()
+) -> ExceededBound | Finding | None:
+    """Compare the time of these rows beyond one backward for each forward, and of ``whole`` ones, with the bound."""
+    parts = [(1 - 1 / _times(forward, row), row) for row in rows] + [(1.0, row) for row in whole]
+    times = [(part, run.self_time([row])) for part, row in parts]
+    excess = Interval(*(sum(part * time[at] for part, time in times) for at in range(3)))
+    mean_ns = sum(part * row.self_ns for part, row in parts) / run.summary.steps
     return threshold_time("repeated-backward", run, excess, mean_ns, phase=Phase.BACKWARD)
 
 

@@ -18,6 +18,7 @@ from ...probes.losses import LOSS
 from .. import Evidence, ExceededBound, Rule, edit_module, threshold_rows
 from .._bounds import MIN_SHARE
 from .._evidence import is_within
+from .._stacks import CALLS
 from .._thresholding import is_above
 
 
@@ -66,12 +67,14 @@ def _judge_cleared(run: Evidence) -> Finding | None:
     if not is_above(ns / 2 / max(run.summary.step_mean_ns, 1), MIN_SHARE):
         return None
     _, fqn, share, row = max(found, key=lambda one: one[:2])
+    table = run.facts.stacks.get(f"{CALLS} {row.name.partition('/')[0]}")
+    lines = f". Its forwards are called at {table.describe_places()}" if table is not None and table.named else ""
     return Finding(
         "unused-gradients",
         "note",
         f"{format_percent(share)} of the gradients that backward adds up in {row.name if fqn else 'the model'} are "
         f"cleared by zero_grad before a step of an optimizer uses them. Such gradients take {format_ms(ns)} of the "
-        "step, for nothing unless the program reads them itself",
+        f"step, for nothing unless the program reads them itself{lines}",
         "detach what such a loss does not train (.detach() of its input, or requires_grad_(False) of the module around "
         "this pass), and run forward and backward once for each step, as in a closure",
         row.name,
