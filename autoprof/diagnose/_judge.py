@@ -68,11 +68,13 @@ def _judge(run: Evidence, ledger: tuple[LedgerEntry, ...]) -> tuple[Finding, ...
 def _may_be_contention(rule: Rule, finding: Finding) -> bool:
     """Return whether other processes may have caused a finding.
 
-    Not where it has a rhythm, is far above its bound, or is of one line of the program: they add little to the share of
-    one phase, and nothing to that of a line in it, because the wait for a processor is spread over all.
+    Not where it has a rhythm, is far above its bound, is that of counted launches, or is of one line of the program:
+    they add little to the share of one phase, and nothing to that of a line in it, because the wait for a processor is
+    spread over all.
     """
     shown = finding.evidence
-    is_certain = shown.get("every") is not None or (shown.get("lines") and finding.name is not None)
+    has_place = shown.get("lines") and finding.name is not None
+    is_certain = shown.get("every") is not None or shown.get("launched") or has_place
     if finding.severity == "info" or is_certain or not rule.host_times or "share_low" not in shown:
         return False
     return bool(shown["share_low"] < shown.get("bound", 0.0) + MIN_SHARE)

@@ -10,9 +10,9 @@ from evidence_builders import MS, finding_of
 
 from autoprof.base.frame import BACKWARD_NAME, Phase, Span
 from autoprof.base.stats import Aggregate
-from autoprof.base.summary import POSTPONED, MemoryRow, Summary, Work, WorkRow
+from autoprof.base.summary import POSTPONED, MemoryRow, MetricStats, Summary, Work, WorkRow
 from autoprof.capture.hooks.sizes import ModuleSize
-from autoprof.diagnose import EvidenceCollector, RunFacts, StackTable, diagnose
+from autoprof.diagnose import Environment, EvidenceCollector, RunFacts, StackTable, diagnose
 from autoprof.diagnose._calls import CallSite
 from autoprof.diagnose._evidence import is_within
 from autoprof.testing import make_frame
@@ -30,6 +30,7 @@ def run(
     name: str | None = None,
     facts: RunFacts | None = None,
     derives: bool = False,
+    metrics: dict[str, MetricStats] | None = None,
 ) -> Summary:
     """Diagnose steps in which modules take so many milliseconds one after the other; ``name`` is the row they share.
 
@@ -54,7 +55,8 @@ def run(
         aggregate.add(frame)
         collector.add(frame)
     held = tuple(MemoryRow(name, parameter_bytes=count) for name, count in (bytes_of or {}).items())
-    return diagnose(collector.evidence(replace(aggregate.summary(), memory_table=held, work=work), facts or RunFacts()))
+    summary = replace(aggregate.summary(), memory_table=held, work=work, metrics=metrics or {})
+    return diagnose(collector.evidence(summary, facts or RunFacts()))
 
 
 def work_of(**flops: int) -> Work:
@@ -226,6 +228,23 @@ def test_code_that_runs_between_the_operators_of_a_module_is_found(kind: str, na
         return
     assert (finding.name, finding.gain_ns) == ("table", pytest.approx(25 * MS, rel=0.02))
     assert "25.0 ms of it is code of the program that runs between its operators" in finding.why
+
+
+@pytest.mark.parametrize(("operators", "named"), [(2000, True), (99, False)])
+def test_a_loop_is_found_beside_other_processes_by_its_launches(operators: int, named: bool) -> None:
+    """They are counted: the wait for a processor adds no operator to a module."""
+    metrics = {"host_cpu_cores": 0.6, "host_cpu_busy": 1.0, "host_cpu_waiting": 0.3}
+    stats = {name: MetricStats(value, value, value, value, 5) for name, value in metrics.items()}
+    rows = [WorkRow("loop", {}, operators={"forward": operators}), WorkRow("head", {"forward": 2000 * MFLOP})]
+    facts = RunFacts(
+        environment=Environment(machine_cores=2),
+        sizes={"loop": ModuleSize("a.Loop", 1), "head": ModuleSize("a.Head", 1)},
+    )
+    summary = run({"loop": 20, "head": 80}, work=Work(rows=tuple(rows)), facts=facts, metrics=stats)
+    assert summary.conditions
+    finding = finding_of(summary, "hot-module")
+    assert finding is not None
+    assert (finding.severity == "warning") is named
 
 
 @pytest.mark.parametrize(("members", "named"), [(100, False), (4, True)])
