@@ -23,7 +23,7 @@ from ..devices import heap_bytes
 from ..probes import KeptTensorsProbe, TimedCall
 from ..probes.cleared_gradients import ClearedGradients
 from ..probes.compilations import CompilationProbe
-from ..probes.debug_modes import DebugProbe
+from ..probes.debug_modes import LOOK_EVERY, DebugProbe
 from ..probes.log_calls import LogProbe
 from ..probes.sync_calls import SyncProbe
 from ..ranks import RankMonitor
@@ -62,16 +62,18 @@ class CallMonitor:
         if counts:
             self._steps += 1
             self._run_ns += step_ns
-        if self._compilations.has_compiled:
+        if self._compilations.open_count:
             self._compilations.close_step(counts)
-        self._debug.close_step(counts)
+        if self._debug.looks:
+            self._debug.close_step(counts)
+        self._debug.looks = raw.step % LOOK_EVERY == 0
         if not counts:
             logs.drop()
             waits.drop()
             return
-        if logs.has_calls:
+        if logs.open or logs.pending:
             logs.close_step(self._steps, logs.count(logs.take()))
-        if self._syncs.applies and waits.has_calls:
+        if self._syncs.applies and (waits.open or waits.pending):
             # Steps whose calls are kept until their frames arrive; a device is a few steps behind.
             if len(self._waiting) >= 256:
                 del self._waiting[next(iter(self._waiting))]
@@ -92,7 +94,7 @@ class CallMonitor:
         return {
             "waits": summarize_calls(self._syncs.table, completed, 1) if self._syncs.applies else None,
             "logs": summarize_calls(self._logs.table, self._steps),
-            "debug": {name: count / max(self._steps, 1) for name, count in self._debug.counts.items()},
+            "debug": {name: count / self._debug.steps for name, count in self._debug.counts.items()},
             "compiled": summarize_compilations(self._compilations, self._steps, self._run_ns),
         }
 
@@ -205,10 +207,12 @@ class Diagnosis(Observer):
         """Take the calls and the samples of a closed step."""
         step_ns = raw.ended_ns - raw.begun_ns
         self._collections.step(raw.step, step_ns)
-        self._nodes.step(raw.step)
-        self._results.close_step()
+        if raw.step % LOOK_EVERY < 2:
+            self._nodes.step(raw.step)
+        if not self._results.is_closed:
+            self._results.close_step()
         self._calls.step(raw, step_ns)
-        if self._stacks.has_samples:
+        if self._stacks.later or self._stacks.probe.samples:
             self._stacks.step(raw)
         if raw.memory and not raw.warmup:
             self._grown_step = raw.step if self._memory_grows(raw.memory) else None

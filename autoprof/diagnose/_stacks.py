@@ -203,24 +203,19 @@ class StackMonitor:
     """Add the samples up by kind of time, on the training thread."""
 
     def __init__(self, probe: StackProbe) -> None:
-        self._probe = probe
+        self.probe = probe
         self._tables: dict[str, dict[Sites, list[int]]] = {}
         self._waiting: dict[int, list[tuple[int, StackSample]]] = {}
-        self._later: list[StackSample] = []
+        self.later: list[StackSample] = []
         """Samples taken after the end of the last completed step."""
         self._loop_lines: set[tuple[str, int]] = set()
         """The user's lines that call the training, as far as the first passes show."""
         self._passes = 0
 
-    @property
-    def has_samples(self) -> bool:
-        """Whether there are new samples, or some that wait for a later step."""
-        return bool(self._later or self._probe.samples)
-
     def step(self, raw: RawStep) -> None:
         """Take the new samples; those of the step wait for its frame, those of a later step for that step."""
-        samples = self._later + self._probe.take()
-        self._later = []
+        samples = self.later + self.probe.take()
+        self.later = []
         if not samples:
             return
         begun_ns, pauses, inside = raw.begun_ns, _pauses(raw), []
@@ -229,7 +224,7 @@ class StackMonitor:
             if sample.excluded or any(start <= at_ns < end for start, end in pauses):
                 self._add(EXCLUDED, sample)
             elif at_ns >= raw.ended_ns:
-                self._later.append(sample)
+                self.later.append(sample)
             elif begun_ns <= at_ns and not raw.warmup:
                 before_ns = sum(end - start for start, end in pauses if end <= at_ns)
                 inside.append((at_ns - begun_ns - before_ns, sample))
@@ -243,7 +238,7 @@ class StackMonitor:
         self._look_around()
         if run.warmup:
             return
-        self._probe.enable()
+        self.probe.enable()
         for frame in run.frames if self._waiting else ():
             inside = self._waiting.pop(frame.step, None)
             if inside is not None:

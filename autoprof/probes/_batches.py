@@ -66,6 +66,8 @@ class FetchedBatches:
     """Count the samples of every batch that torch's loaders return, on the training thread."""
 
     def __init__(self) -> None:
+        self.are_new = False
+        """Whether a batch was fetched since the last ``take``."""
         self._samples: dict[Kind, float] = {}
         self._gap_samples: dict[Kind, float] = {}
         self._sources = set[int]()
@@ -74,6 +76,7 @@ class FetchedBatches:
 
     def add(self, iterator: Any, batch: Any, expected: float, *, recorded: bool) -> None:
         """Add a batch of so many indices."""
+        self.are_new = True
         sampler, samples = iterator._index_sampler, self._samples if recorded else self._gap_samples
         kind = type(iterator._dataset), sampler.batch_size if type(sampler) is BatchSampler else 0
         if recorded:
@@ -82,6 +85,7 @@ class FetchedBatches:
 
     def take(self) -> Fetched | None:
         """Return the counts since the last call, and clear them; None where there are none."""
+        self.are_new = False
         samples, gap_samples, sources = self._samples, self._gap_samples, len(self._sources)
         if not samples and not gap_samples:
             return None

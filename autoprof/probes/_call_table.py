@@ -92,9 +92,10 @@ class CallTable:
         self.sites: dict[Site, list[int]] = {}
         self.steps: deque[tuple[int, tuple[int, ...]]] = deque(maxlen=MAX_STEPS)
         """The number and the sums of each step with calls; the meaning of the sums is up to the user of the table."""
-        self._open: list[TimedCall] = []
+        self.open: list[TimedCall] = []
+        """The calls since the last ``take``; further ones are summed by site."""
         self._more: dict[Site, list[int]] = {}
-        self._pending: list[tuple[Any, Site, int]] = []
+        self.pending: list[tuple[Any, Site, int]] = []
         """The call that is watched, if any."""
         self._recorder = recorder
         self._clock: Clock | None = None
@@ -115,31 +116,31 @@ class CallTable:
 
     def watch(self, call: Any, site: Site) -> None:
         """Time a call from now on until ``call``, a callable made for this call only, is freed."""
-        if self._pending:
+        if self.pending:
             self._add_watched()
         link = ref(call, self._ended)
         hash(link)  # kept by the reference: a dead one cannot be hashed any more
-        self._pending.append((link, site, self.now()))
+        self.pending.append((link, site, self.now()))
 
     def add(self, site: Site, start_ns: int, end_ns: int) -> None:
-        if len(self._open) < 4096:
-            self._open.append((site, start_ns, end_ns))
+        if len(self.open) < 4096:
+            self.open.append((site, start_ns, end_ns))
         else:
             _add(self._more, site, 1, end_ns - start_ns)
 
     def _add_watched(self) -> None:
-        link, site, start_ns = self._pending.pop()
+        link, site, start_ns = self.pending.pop()
         end_ns = self._ends.pop(link, start_ns)  # still alive: the user keeps the bound method, so the end is unknown
         self._ends.clear()
         self.add(site, start_ns, end_ns)
 
     def take(self) -> list[TimedCall]:
         """Return the calls since the last ``take``, in order; pass them to ``count`` to count them."""
-        if self._pending:
+        if self.pending:
             self._add_watched()
-        calls = self._open
+        calls = self.open
         if calls:
-            self._open = []
+            self.open = []
         return calls
 
     def drop(self) -> None:
@@ -159,11 +160,6 @@ class CallTable:
                 _add(self.sites, site, count, ns)
                 total_ns += ns
         return total_ns
-
-    @property
-    def has_calls(self) -> bool:
-        """Whether there were calls since the last ``take``."""
-        return bool(self._open or self._more or self._pending)
 
     def close_step(self, number: int, *sums: int) -> None:
         """Keep the sums of a recorded step, given its number among the recorded ones, from 1 on."""

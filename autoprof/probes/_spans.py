@@ -15,10 +15,15 @@ from ..capture.recorder import Recorder
 class SpanListener:
     """Make a span of each call on the training thread; a call inside a call of the same listener belongs to it."""
 
-    def __init__(self, recorder: Recorder, code: int, wanted: Callable[[tuple[Any, ...]], bool] | None = None) -> None:
+    code_of: Callable[..., int] | None = None
+    """Returns the code of a call's span, given the function and the arguments, or -1 where it gets none; None where all
+    calls have one code."""
+
+    def __init__(self, recorder: Recorder, code: int, code_of: Callable[..., int] | None = None) -> None:
         self._recorder = recorder
         self._code = code
-        self._wanted = wanted
+        if code_of is not None:
+            self.code_of = code_of
         self._open_code = self._open_in = -1
         """The code and the step's serial of the open call, -1 where none is open. A Ctrl-C may leave those of an old
         step here."""
@@ -27,16 +32,12 @@ class SpanListener:
         recorder, serial = self._recorder, self._recorder.buffer.serial
         if self._open_in == serial or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
             return False
-        code = self.code_of(function, args)
+        code = self._code if self.code_of is None else self.code_of(function, args)
         if code < 0:
             return False
         self._open_code, self._open_in = code, serial
         recorder.mark(code | ENTER)
         return True
-
-    def code_of(self, function: Callable[..., Any], args: tuple[Any, ...]) -> int:
-        """Return the code of a call's span; -1 where it gets none."""
-        return self._code if self._wanted is None or self._wanted(args) else -1
 
     def leave(self) -> None:
         if self._open_in == self._recorder.buffer.serial:

@@ -71,7 +71,8 @@ class CompilationProbe:
         """Recorded steps in which torch compiled."""
         self._begun_ns: int | None = None
         self._open_ns = 0
-        self._open_count = 0
+        self.open_count = 0
+        """The compilations in the open step."""
         self._last: Any = None
         self._handle = Handle()
 
@@ -85,7 +86,7 @@ class CompilationProbe:
 
     def _begin(self) -> None:
         if self._begun_ns is None:
-            if not self._open_count:
+            if not self.open_count:
                 metrics = _metrics()
                 self._last = metrics[-1] if metrics else None
             self._begun_ns = self._now_ns()
@@ -106,13 +107,8 @@ class CompilationProbe:
     def _end(self) -> None:
         if self._begun_ns is not None:
             self._open_ns += self._now_ns() - self._begun_ns
-            self._open_count += 1
+            self.open_count += 1
             self._begun_ns = None
-
-    @property
-    def has_compiled(self) -> bool:
-        """Whether torch has compiled in the open step."""
-        return self._open_count > 0
 
     def close_step(self, recorded: bool) -> None:
         """Called at the end of a step with compilations; of an unrecorded one, only the functions' names are kept."""
@@ -124,7 +120,7 @@ class CompilationProbe:
         if recorded:
             self.ns += self._open_ns
             self.steps += 1
-        self._open_count = self._open_ns = 0
+        self.open_count = self._open_ns = 0
 
     def _new(self) -> list[Any]:
         """Return the metrics since the first compilation of the step began."""

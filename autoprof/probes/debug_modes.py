@@ -1,6 +1,7 @@
 """Notice the debugging switches that are on in a step: anomaly detection, a profiler, a tracing debugger.
 
-They are read when backward begins, because a ``with`` block may switch them on for a part of the step, and at its end.
+They are read in one step of seven: when backward begins, because a ``with`` block may switch them on for a part of the
+step, and at its end. Seven shares no divisor with the rhythms of most programs.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -16,21 +17,27 @@ from ..base.process.replace import CallProbe, Listener
 from ..capture.hooks.backward import BACKWARD
 from ._base import ProbeFactory
 
+LOOK_EVERY: Final = 7
 _trace, _profile = sys.gettrace, sys.getprofile
 _profiler_enabled: Callable[[], bool] = getattr(torch._C._autograd, "_profiler_enabled", lambda: False)
 
 
 class DebugProbe(CallProbe, Listener):
-    """Count the recorded steps in which each switch was on; it also listens to calls of ``backward``."""
+    """Count the recorded steps in which each switch was on, of those looked at; it listens to ``backward`` as well."""
 
     def __init__(self) -> None:
+        self.steps = 0
+        """The steps looked at, but those of the warm-up."""
+        self.looks = True
+        """Whether the open step is looked at."""
         self.seen: set[str] = set()
         """The switches that were on when a backward pass of the open step began."""
         super().__init__([(BACKWARD, self)])
         self.counts: Counter[str] = Counter()
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        self._look()
+        if self.looks:
+            self._look()
         return False
 
     def _look(self) -> None:
@@ -44,9 +51,10 @@ class DebugProbe(CallProbe, Listener):
     def close_step(self, counts: bool) -> None:
         """Count the switches that are on, or were when backward began; those of a warm-up step are not counted."""
         self._look()
-        if self.seen:
-            self.counts.update(self.seen if counts else ())
-            self.seen.clear()
+        if counts:
+            self.steps += 1
+            self.counts.update(self.seen)
+        self.seen.clear()
 
 
 def _switched_on() -> Iterator[str]:

@@ -7,6 +7,7 @@ clips by its own means (``model.clip_grad_norm_`` of FSDP1) is not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,15 +37,16 @@ REPLACEMENTS = {
 def _make(context: ProbeContext) -> CallProbe:
     """Time these calls as ``Optimizer/…``; ``zero_grad`` only of the session's optimizers, if it was given any."""
     optimizers = context.optimizers
+    codes = {name: context.recorder.label(f"Optimizer/{name}", None, Phase.OPTIMIZER) for name in REPLACEMENTS}
 
-    def is_ours(args: tuple[Any, ...]) -> bool:
+    def of_zero_grad(_function: Callable[..., Any], args: tuple[Any, ...]) -> int:
         owner = args[0] if args else None
-        return not (optimizers.given and isinstance(owner, Optimizer)) or optimizers.trains(owner)
+        is_others = optimizers.given and isinstance(owner, Optimizer) and not optimizers.trains(owner)
+        return -1 if is_others else codes["zero_grad"]
 
     pairs = []
     for name, replacements in REPLACEMENTS.items():
-        code = context.recorder.label(f"Optimizer/{name}", None, Phase.OPTIMIZER)
-        listener = SpanListener(context.recorder, code, is_ours if name == "zero_grad" else None)
+        listener = SpanListener(context.recorder, codes[name], of_zero_grad if name == "zero_grad" else None)
         pairs += [(replacement, listener) for replacement in replacements]
     return CallProbe(pairs)
 

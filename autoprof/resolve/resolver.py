@@ -22,6 +22,8 @@ PENDING: Final = 64
 """Raw steps that may wait for the device; the driver's queue holds about a thousand launches, so a few is the rule."""
 PLANS: Final = 64
 """Plans kept; a run has a handful of sequences (training, the last batch), one that has no two alike keeps these."""
+KEPT_PLANS: Final = 16
+"""Steps whose plans are remembered with their serials, the last ones."""
 MAX_READINGS: Final = 1 << 17
 """Readings of the steps that are resolved together, a megabyte: the work for them takes about a millisecond."""
 MAX_EVENTS: Final = 512
@@ -41,33 +43,29 @@ class Resolver:
         self.device_timer = DeviceTimer()
         self._labels = labels
         self._mark_ns = mark_ns
-        self._pending: deque[RawStep] = deque()
+        self.waiting: deque[RawStep] = deque()
+        """The steps that wait for the device."""
         self._last_end: tuple[Clock, Reading] | None = None
         """The end of the last step of a device's clock, kept for the length of the gap after it."""
         self._resolved: deque[FrameRun] = deque()
         self._plans: dict[tuple[bytes, tuple[int, ...] | None], Plan] = {}
-        # Steps whose calls a later backward may still refer to.
-        self._history: deque[tuple[int, Plan]] = deque(maxlen=16)
-
-    @property
-    def waiting(self) -> int:
-        """The number of steps that wait for the device."""
-        return len(self._pending)
+        self._history: deque[tuple[int, Plan]] = deque(maxlen=KEPT_PLANS)
+        """Steps whose calls a later backward may still refer to."""
 
     def give_up(self) -> None:
         """Give up the steps that still wait for the device, and count them."""
-        self.late_steps += len(self._pending)
-        self._pending.clear()
+        self.late_steps += len(self.waiting)
+        self.waiting.clear()
 
     def submit(self, raw: RawStep) -> None:
         """Take a closed step; the oldest is given up where too many wait for the device."""
-        self._pending.append(raw)
-        while len(self._pending) > PENDING:
-            oldest = self._pending[0]
+        self.waiting.append(raw)
+        while len(self.waiting) > PENDING:
+            oldest = self.waiting[0]
             # Other steps wait for nothing but their turn: those of the host's clock, those that the device has passed.
             if oldest.clock.device_type is None or _has_passed(oldest, readings := oldest.readings()):
                 return
-            self._pending.popleft()
+            self.waiting.popleft()
             self._release_last_end()
             oldest.clock.release(readings[:-1])
             self.late_steps += 1
@@ -83,9 +81,9 @@ class Resolver:
 
     def _resolve_next(self, wait: bool) -> bool:
         """Resolve the oldest step that waits, with those like it; return False when there is none or it is not over."""
-        if not self._pending:
+        if not self.waiting:
             return False
-        raw = self._pending[0]
+        raw = self.waiting[0]
         clock = raw.clock
         if clock.device_type is None:
             self._resolve_on_host()
@@ -99,16 +97,15 @@ class Resolver:
         return True
 
     def _resolve_on_host(self) -> None:
-        pending = self._pending
+        pending = self.waiting
         first = pending.popleft()
         lanes = first.lanes()
         raws, plan = [first], self._plan(first, lanes)
-        self._remember(first, plan)
         most = _most_together(first)
         while pending and plan.repeatable and len(raws) < most and _alike(pending[0], first, lanes):
             raws.append(pending.popleft())
-            if plan.calls:
-                self._remember(raws[-1], plan)
+        if plan.calls:
+            self._history.extend([(raw.serial, plan) for raw in raws[-KEPT_PLANS:]])
         count = len(raws)
         readings = np.empty((count, first.mark_batch.mark_count + 1), dtype=np.int64)
         readings[:, :-1] = MarkBatch.matrix([raw.mark_batch for raw in raws])
@@ -121,7 +118,7 @@ class Resolver:
 
     def _resolve_on_device(self, first: RawStep, readings: list[Reading]) -> None:
         """Resolve the oldest step, and the next ones like it that the device has passed."""
-        pending, clock = self._pending, first.clock
+        pending, clock = self.waiting, first.clock
         lanes, count, most = first.lanes(), first.mark_batch.mark_count, _most_together(first)
         plan = self._plan(first, lanes)
         raws, times, raw = list[RawStep](), list[Times](), first
@@ -130,7 +127,8 @@ class Resolver:
             if raws and not _is_same_stream(found, times[0]):
                 break
             pending.popleft()
-            self._remember(raw, plan)
+            if plan.calls:
+                self._history.append((raw.serial, plan))
             if raw.gap_steps:
                 raw = self._with_device_gap(raw)
             clock.release(readings[:-1])  # a step without a gap before it begins with the end of the last one
@@ -191,10 +189,6 @@ class Resolver:
                     del self._plans[next(iter(self._plans))]
                 self._plans[key] = plan
         return plan
-
-    def _remember(self, raw: RawStep, plan: Plan) -> None:
-        if plan.calls:
-            self._history.append((raw.serial, plan))
 
     def _finder(self, serial: int) -> Callable[[int], BackwardCall | None]:
         """Return the look-up of calls of earlier steps by their ordinals, as they count from the step ``serial``."""

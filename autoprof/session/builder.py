@@ -70,7 +70,7 @@ from .session_probes import SessionProbes, TargetSet
 from .step_cost import StepCost
 from .step_detector import StepDetector
 from .step_listeners import StepListener, StepListeners
-from .step_recording import StepRecording
+from .step_recording import Choice, Rules, StepRecording
 from .training_hooks import TrainingHooks
 from .training_steps import TrainingSteps
 from .unseen_modules import UnseenModules
@@ -241,7 +241,7 @@ class _Builder:
             spend=sampler.spend_on_rows,
             reports_cost=self._follow,
         )
-        steps = self._steps(lambda: named if zoom is None else zoom.chosen, pipeline, excluded)
+        steps = self._steps(Rules(named) if zoom is None else zoom, pipeline, excluded)
         session = self._begin(steps, pipeline)
         if self._exchange is not None:
             self._exchange.start()
@@ -396,7 +396,7 @@ class _Builder:
         calls.begin()
         return unseen
 
-    def _steps(self, choose: Callable[[], TargetSet], pipeline: Pipeline, excluded: StageTimes) -> TrainingSteps:
+    def _steps(self, choice: Choice, pipeline: Pipeline, excluded: StageTimes) -> TrainingSteps:
         find = self._probes.find
         flight = self._flight_recorder()
         stacks = find(StackProbe)
@@ -410,7 +410,7 @@ class _Builder:
             self._recorder,
             self._memory,
             self._session_probes,
-            choose,
+            choice,
             cost,
             self._notes,
             warmup=self._settings.sample.warmup,
@@ -418,7 +418,7 @@ class _Builder:
         pause_listeners = (stacks.exclude,) if flight is None else (stacks.exclude, flight.ring.pause)
         listeners = StepListeners(self._listeners(pipeline, flight), pause_listeners, flight)
         exclusions = Exclusions(excluded, recording, listeners, cost)
-        events = RepeatedSteps(detector, self._recorder)
+        events = RepeatedSteps(detector, self._recorder, cost.sampled, self._recorder.handle_failure)
         return TrainingSteps(events, self._sampler, recording, pipeline, exclusions, listeners, cost, self._notes)
 
     def _make_folder(self) -> RunFolder | None:

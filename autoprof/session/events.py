@@ -7,7 +7,7 @@ it needs them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 
 class Marks(Protocol):
@@ -168,6 +168,8 @@ class RecordingIsOff(NamedTuple):
     """A failure has ended the recording, and no event is wanted any more. The steps return it, not the detector."""
 
 
+OFF: Final = (RecordingIsOff(),)
+"""The decision on each event once a failure has ended the recording."""
 StepDecision: TypeAlias = EndStep | Exclude | Include | ExcludeOpen
 HookDecision: TypeAlias = Follow | TrainsInUpdate | CountByUpdates | StepsAreManual | ReportBackward | RecordingIsOff
 Decision: TypeAlias = StepDecision | HookDecision

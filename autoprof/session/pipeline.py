@@ -132,17 +132,14 @@ class Pipeline:
         now_ns = self._now_ns()
         if self._first_ns == maxsize:
             self._first_ns, self._due_ns = now_ns, now_ns + FIRST_PASS_NS
-        if now_ns >= self._due_ns or self._is_crowded(raw):
-            self._make_pass(now_ns)
-
-    def _is_crowded(self, latest: RawStep) -> bool:
-        """Return whether too many steps wait, each like the latest."""
-        waiting, marks = self._resolver.waiting, latest.mark_batch.mark_count
+        waiting, marks = len(self._resolver.waiting), raw.mark_batch.mark_count
         if self._holds_events:
             # Events of a device's clock in the steps that wait, one for every mark, above which a pass is due.
-            return waiting >= MAX_WITH_EVENTS or waiting * marks >= 4096
-        # A step takes 32 values beside its readings.
-        return waiting * (marks + 32) >= MAX_WAITING_VALUES
+            is_crowded = waiting >= MAX_WITH_EVENTS or waiting * marks >= 4096
+        else:  # a step takes 32 values beside its readings
+            is_crowded = waiting * (marks + 32) >= MAX_WAITING_VALUES
+        if is_crowded or now_ns >= self._due_ns:
+            self._make_pass(now_ns)
 
     @property
     def is_due(self) -> bool:

@@ -8,11 +8,13 @@ receives those that were compared, and decides from then on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
-from .events import Decision, EndStep, Event, Fetch, Marks, UpdateEnds
+from ..base.allowance import SAMPLED_CALLS
+from .events import OFF, Decision, EndStep, Event, Fetch, Marks, UpdateEnds
 from .step_detector import StepDetector
 
 MAX_EVENTS: Final = 4096
@@ -31,11 +33,26 @@ class _Step(NamedTuple):
 
 
 class RepeatedSteps:
-    """Decide on the events of a program, by comparison or by the detector. Neither notices the difference."""
+    """Decide on the events of a program, by comparison or by the detector. Neither notices the difference.
 
-    def __init__(self, detector: StepDetector, marks: Marks) -> None:
+    ``sampled`` returns the context of one event that stands for many; ``fail`` handles a failure of ours.
+    """
+
+    def __init__(
+        self,
+        detector: StepDetector,
+        marks: Marks,
+        sampled: Callable[[], AbstractContextManager[object]],
+        fail: Callable[[str], None],
+    ) -> None:
         self._detector = detector
         self._marks = marks
+        self._sampled = sampled
+        self._fail = fail
+        self.is_off = False
+        """Whether no event is wanted any more."""
+        self._decided = 0
+        """The events so far."""
         self._known: _Step | None = None
         """The step that repeats."""
         self._at = -1
@@ -55,22 +72,35 @@ class RepeatedSteps:
 
     def decide(self, event: Event) -> Sequence[Decision]:
         """Return the decisions on this event, in the order in which they are to be carried out."""
-        at, known = self._at, self._known
-        if at >= 0 and known is not None:
-            expected = known.events[at]
-            if event.__class__ is expected.__class__ and (
-                event == expected if event.__class__ is not Fetch else self._is_same_fetch(event, expected)
-            ):
-                at += 1
-                if at < len(known.events):
-                    self._at = at
-                    if event.__class__ is UpdateEnds:
-                        self._update_position = self._marks.position
-                else:
-                    self._at, self._update_position = 0, None
-                    self._repeats += 1
-                    self._sources.clear()
-                return known.decisions[at - 1]
+        if self.is_off:
+            return OFF
+        self._decided += 1
+        if self._decided % SAMPLED_CALLS == 0:
+            with self._sampled():
+                return self.decide(event)
+        try:
+            at, known = self._at, self._known
+            if at >= 0 and known is not None:
+                expected = known.events[at]
+                if event.__class__ is expected.__class__ and (
+                    event == expected if event.__class__ is not Fetch else self._is_same_fetch(event, expected)
+                ):
+                    at += 1
+                    if at < len(known.events):
+                        self._at = at
+                        if event.__class__ is UpdateEnds:
+                            self._update_position = self._marks.position
+                    else:
+                        self._at, self._update_position = 0, None
+                        self._repeats += 1
+                        self._sources.clear()
+                    return known.decisions[at - 1]
+            return self._decide_anew(event)
+        except Exception:
+            self._fail("events")
+            return ()
+
+    def _decide_anew(self, event: Event) -> Sequence[Decision]:
         if self._detector.ignores(event):  # before anything changes: it may come from another thread
             return ()
         self.catch_up()

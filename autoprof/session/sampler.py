@@ -191,10 +191,10 @@ class Sampler(Observer):
         if is_first:
             window, cost_ns = self._first, marks_ns
         window.add(cost_ns, cpu_ns, wall_ns, marks_ns)
-        limit_ns = max(rate * window.length_ns, 1.0)
         if not is_first and window.steps >= MIN_WINDOW and window.steps * self.k >= self._size:
             self._decide(rate)
-        elif is_first or window.steps >= MIN_EARLY:
+        elif is_first or window.steps % MIN_EARLY == 0:
+            limit_ns = max(rate * window.length_ns, 1.0)
             has_acted = self._record_less(window, limit_ns, window.steps)
             if self._recorded == FIRST_STEPS and not has_acted:
                 self._debt_ns = self._debt_after(window.steps, cost_ns, limit_ns)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import get_ident
 from time import time_ns
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ..base.failures import contain, ignore
 from ..base.frame import Phase
@@ -28,6 +27,8 @@ class OpenStep:
     """A step that is being recorded, and the unsampled ones before it."""
 
     start: Reading
+    begun_ns: int | None
+    """The host time of ``start`` where it is known: that of the end of the step before."""
     start_unix_ns: int
     instrumented: frozenset[str]
     cut: int
@@ -38,10 +39,23 @@ class OpenStep:
     scalars: dict[str, Any] = field(default_factory=dict)
 
 
+class Choice(Protocol):
+    """What is recorded from the next step on."""
+
+    chosen: TargetSet
+
+
+@dataclass(slots=True)
+class Rules:
+    """The ``Choice`` of rules that name the targets: the same from begin to end."""
+
+    chosen: TargetSet
+
+
 class StepRecording:
     """Record one step after the other, on the clock of the device that the model is on.
 
-    ``choose`` returns the targets to record from the next step on; the first ``warmup`` steps are in no statistic.
+    The first ``warmup`` steps are in no statistic.
     """
 
     def __init__(
@@ -49,7 +63,7 @@ class StepRecording:
         recorder: Recorder,
         memory: Memory,
         probes: SessionProbes,
-        choose: Callable[[], TargetSet],
+        choice: Choice,
         cost: StepCost,
         notes: Notes,
         *,
@@ -58,8 +72,8 @@ class StepRecording:
         self.recorder = recorder
         self.memory = memory
         self.probes = probes
-        probes.use(choose())
-        self._choose = choose
+        probes.use(choice.chosen)
+        self._choice = choice
         self._cost = cost
         self._notes = notes
         self._warmup = warmup
@@ -110,16 +124,26 @@ class StepRecording:
 
     def use_chosen(self) -> bool:
         """Record the targets chosen last from the step on that begins now; return whether these are others."""
-        chosen = self._choose()
+        chosen = self._choice.chosen
         return chosen is not self.probes.set and self.probes.use(chosen)
 
-    def begin(self, number: int, start: Reading, gap: OpenGap, *, warmup: bool, asked: bool, paused: bool) -> OpenStep:
+    def begin(
+        self,
+        number: int,
+        start: Reading,
+        gap: OpenGap,
+        *,
+        begun_ns: int | None,
+        warmup: bool,
+        asked: bool,
+        paused: bool,
+    ) -> OpenStep:
         """Open a recorded step at the reading ``start``; None: now, once its probes are attached."""
         if self.recorder.buffer.suspended:
             self.recorder.resume()
         probes, is_warmup = self.probes, warmup or asked or number <= self._warmup
         self.open = opened = OpenStep(
-            start, self._end_unix_ns or time_ns(), probes.fqns, probes.set.number, is_warmup, asked, gap
+            start, begun_ns, self._end_unix_ns or time_ns(), probes.fqns, probes.set.number, is_warmup, asked, gap
         )
         if not (paused or probes.are_on):
             probes.switch(True)
@@ -148,7 +172,8 @@ class StepRecording:
             end, self._end_unix_ns = clock.read(), time_ns()
         else:
             end = recorder.buffer[until - 1]
-        begun_ns, self.ended_ns = clock.host_ns(opened.start), clock.host_ns(end)
+        begun_ns = clock.host_ns(opened.start) if opened.begun_ns is None else opened.begun_ns
+        self.ended_ns = clock.host_ns(end)
         self.length_ns = max(self.ended_ns - begun_ns - excluded_ns, 0)
         gap = opened.gap
         if steps_in_one > 1:

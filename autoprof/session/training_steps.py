@@ -6,12 +6,11 @@ A recorded step becomes a ``RawStep``, an unsampled one is counted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import perf_counter_ns
 from typing import Any, Final
 
-from ..base.allowance import SAMPLED_CALLS
 from ..base.failures import describe
 from ..base.frame import NO_GAP, Gap, Phase
 from ..base.notes import Notes
@@ -20,7 +19,7 @@ from ..base.signals import DeferSignals, raised_by_handler
 from ..base.units import UNITS
 from ..devices import Reading
 from ..targets import Target
-from .events import Decision, EndStep, Event, Exclude, ExcludeOpen, Include, PauseBegins, PauseEnds, RecordingIsOff
+from .events import OFF, Decision, EndStep, Exclude, ExcludeOpen, Include, PauseBegins, PauseEnds
 from .exclusions import Exclusions
 from .missed_steps import note_missed_steps
 from .open_gap import OpenGap, as_scalar
@@ -33,9 +32,6 @@ from .step_listeners import StepListener, StepListeners
 from .step_recording import StepRecording
 
 logger = logging.getLogger("autoprof")
-
-OFF: Final[Sequence[Decision]] = (RecordingIsOff(),)
-"""The decision on each event once a failure has ended the recording."""
 
 
 class TrainingSteps:
@@ -59,6 +55,8 @@ class TrainingSteps:
         self.work = DeferSignals()
         """Entered around all work of the session's own."""
         self._events = events
+        self.decide = events.decide
+        """Returns the decisions on an event, which ``carry_out`` takes."""
         self._sampler = sampler
         self._recording = recording
         self._pipeline = pipeline
@@ -66,14 +64,10 @@ class TrainingSteps:
         self._listeners = listeners
         self.cost = cost
         self._notes = notes
-        self.is_off = False
-        """Whether nothing is recorded any more."""
         self.number = 1
         """The number of the open step, recorded or not."""
         self._next_recorded = 0
         """The number of the recorded step after the open unsampled one."""
-        self._reports = 0
-        """The events so far."""
         self._last_ns = self._ended_ns = 0
         """The length and the end of the last step."""
         self._gap = OpenGap()
@@ -99,35 +93,24 @@ class TrainingSteps:
 
     # Events and decisions.
 
-    def report(self, event: Event) -> Sequence[Decision]:
-        """Decide on an event, and carry out the decisions that ``ACTIONS`` names; return the others."""
-        if self.is_off:
-            return OFF
-        self._reports += 1
-        if self._reports % SAMPLED_CALLS == 0:
-            return self._metered(event)
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is recorded any more."""
+        return self._events.is_off
+
+    def carry_out(self, decisions: Iterable[Decision]) -> Sequence[Decision]:
+        """Carry out the decisions that ``ACTIONS`` names; return the others."""
         others: list[Decision] = []
-        try:
-            for decision in self._events.decide(event):
-                if type(decision) in ACTIONS:
-                    self._carry_out(decision)
-                else:
-                    others.append(decision)
-        except Exception:
-            self._recording.recorder.handle_failure("events")
-            return ()
-        return OFF if self.is_off else others
-
-    def _metered(self, event: Event) -> Sequence[Decision]:
-        """Report an event, and count its processor time for all since the last one that was timed."""
-        with self.cost.sampled():
-            return self.report(event)
-
-    def _carry_out(self, decision: Decision) -> None:
-        try:
-            ACTIONS[type(decision)](self, decision)
-        except Exception:
-            self._recording.recorder.handle_failure("events")
+        for decision in decisions:
+            action = ACTIONS.get(type(decision))
+            if action is None:
+                others.append(decision)
+                continue
+            try:
+                action(self, decision)
+            except Exception:
+                self._recording.recorder.handle_failure("events")
+        return OFF if self._events.is_off else others
 
     @contextmanager
     def excluding(self, name: str, *, chosen: bool = False) -> Iterator[None]:
@@ -137,11 +120,11 @@ class TrainingSteps:
         """
         if chosen:
             self._exclusions.choose(name)
-        self.report(PauseBegins(name))
+        self.carry_out(self.decide(PauseBegins(name)))
         try:
             yield
         finally:
-            self.report(PauseEnds())
+            self.carry_out(self.decide(PauseEnds()))
 
     def log(self, name: str, value: Any) -> None:
         """Attach a scalar to the open step; of an unsampled step only the units of work are kept.
@@ -173,7 +156,7 @@ class TrainingSteps:
         with self.work:
             try:
                 with self.cost.work:
-                    if not self.is_off:
+                    if not self._events.is_off:
                         self._go_on(began_ns, decision.steps_in_one)
             except BaseException as error:  # no failure of autoprof may end a training run
                 self._switch_off(error)
@@ -184,7 +167,8 @@ class TrainingSteps:
                     self._listeners.subtract(perf_counter_ns() - began_ns)
                 if self._recording.open is not None:
                     self.cost.begin_step()
-        lifecycle.finish_termination()
+        if lifecycle.terminated:
+            lifecycle.finish_termination()
 
     def unsampled_steps(self, most_ns: int) -> int:
         """Return how many unsampled steps may end without a report, the open one included: they take ``most_ns``."""
@@ -255,20 +239,20 @@ class TrainingSteps:
     def _begin_recorded(self, start: Reading, *, is_end: bool = False) -> None:
         """Open a recorded step at the reading ``start``, which may be the end of the last one; None: once attached."""
         recording = self._recording
+        begun_ns: int | None = self._ended_ns
         if not is_end or recording.moved:
-            start = self._follow_device(start, is_end=is_end)
+            start, begun_ns = self._follow_device(start, is_end=is_end), None
         if not is_end:
             self._pipeline.summarizer.open_gap = NO_GAP
         asked = not self._listeners.are_idle and self._listeners.step_begins(self.number)
         if recording.use_chosen():
             self._sampler.restart()
-        note = self._sampler.note_limit(self.number)
-        if note is not None:
+        if not is_end and (note := self._sampler.note_limit(self.number)) is not None:
             self._notes.add(note)
         gap, self._gap = self._gap, OpenGap()
         self._exclusions.step_ns = 0
         warmup, paused = self._pipeline.took_long(), self._exclusions.depth > 0
-        opened = recording.begin(self.number, start, gap, warmup=warmup, asked=asked, paused=paused)
+        opened = recording.begin(self.number, start, gap, begun_ns=begun_ns, warmup=warmup, asked=asked, paused=paused)
         if start is None:
             gap.overhead_ns += max(recording.clock.host_ns(opened.start) - self._ended_ns, 0)
 
@@ -335,10 +319,8 @@ class TrainingSteps:
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
         detector = self._events.catch_up()
-        if not self.is_off:
-            for decision in detector.end():
-                if type(decision) in ACTIONS:
-                    self._carry_out(decision)
+        if not self._events.is_off:
+            self.carry_out(detector.end())
             self._end_last(detector)
         self._pipeline.finish(patient=patient)
         with self._notes.contain("memory"):  # an allocation may have failed in an unsampled step
@@ -352,7 +334,7 @@ class TrainingSteps:
 
         A recorded one that is not whole is skipped.
         """
-        self.is_off = True
+        self._events.is_off = True
         recording, opened, is_whole = self._recording, self._recording.open, detector.is_whole
         recording.open = None
         if opened is None:
@@ -372,12 +354,12 @@ class TrainingSteps:
 
     def detach(self) -> None:
         """Record nothing any more, and detach all probes, whatever fails."""
-        self.is_off = True
+        self._events.is_off = True
         self._recording.detach()
 
     def _switch_off(self, error: BaseException) -> None:
         logger.debug("the failure that ends the recording", exc_info=error)
-        self.is_off, self._recording.open = True, None
+        self._events.is_off, self._recording.open = True, None
         self._pipeline.resume_gc()
         with suppress(Exception):
             self._notes.warn_once(f"recording is off after {describe(error)}")

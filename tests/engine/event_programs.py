@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from autoprof.session import events
@@ -125,7 +126,10 @@ class RepeatingProgram(Program):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.steps = RepeatedSteps(self.detector, self)
+        self.steps = RepeatedSteps(self.detector, self, nullcontext, self._fail)
+
+    def _fail(self, _where: str) -> None:
+        raise
 
     def _decide(self, event: Any) -> Sequence[Any]:
         return self.steps.decide(event)

@@ -47,7 +47,7 @@ _claimed: weakref.WeakKeyDictionary[Closable, tuple[weakref.ref[nn.Module], ...]
 _launched: list[Closable] = []
 """The sessions that ``autoprof run`` opened."""
 _program_instruments = False
-_terminated = False
+terminated = False
 _ends_at_exit = False
 _knows_forks = False
 
@@ -212,8 +212,8 @@ def _abandon_all() -> None:
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> Any:
-    global _terminated
-    _terminated = True
+    global terminated
+    terminated = True
     if not any(session.busy for session in _open):
         finish_termination()
 
@@ -223,7 +223,7 @@ NOT_DEFERRED.append(_on_sigterm)
 
 def finish_termination() -> None:
     """End the process as SIGTERM would have, after closing every session; does nothing when none was received."""
-    if not _terminated:
+    if not terminated:
         return
     try:
         for session in reversed(_open[:]):

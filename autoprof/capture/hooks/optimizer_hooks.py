@@ -167,9 +167,12 @@ class ModelOptimizers:
             _INIT.ignore(self._made.add)
             _INIT.release(self)
 
-    def begins(self, optimizer: Any) -> None:
-        """Called before a step whose end is compared with its begin."""
+    def begins(self, optimizer: Any) -> bool:
+        """Note a step whose end is compared with its begin; return False where another optimizer was given."""
+        if self.given and not self.trains(optimizer):
+            return False
         (self._versions.get(optimizer) or self._follow(optimizer)).update()
+        return True
 
     def moved(self, optimizer: Any, *, began: bool = True) -> bool:
         """Return whether a step changed parameters; True where that was never seen.

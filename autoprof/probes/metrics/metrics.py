@@ -90,7 +90,7 @@ class Metrics(Observer):
     def step(self, raw: RawStep) -> RawStep:
         """Take the model calls and the batches of a step that has just ended."""
         self._steps = raw.step
-        calls, fetched = self._root.take(raw.mark_batch), self._batches.take()
+        calls, fetched = self._root.take(raw.mark_batch), self._batches.take() if self._batches.are_new else None
         self._taken.append(StepRecord(raw.step, calls, fetched, raw.warmup))
         return raw
 

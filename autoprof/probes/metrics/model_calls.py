@@ -74,7 +74,13 @@ class _PartProbe(EntryProbe):
         if _compiling():
             return
         try:
-            self._root.note(self._part, module, args, kwargs)
+            root = self._root
+            root.calls += 1
+            if root.calls % SAMPLED_CALLS:
+                root.note(self._part, module, args, kwargs)
+            else:
+                with root.allowance.sampled():
+                    root.note(self._part, module, args, kwargs)
         except Exception:
             self.fail()
 
@@ -102,8 +108,9 @@ class RootProbe:
         """Whether a call of the open step had new shapes: the step is searched for calls outside of the model's."""
         self.numbers: list[int] = []
         """Numbers of the open step's calls, in order."""
-        self._allowance = allowance
-        self._calls = 0
+        self.allowance = allowance
+        self.calls = 0
+        """The calls so far, of which one in ``SAMPLED_CALLS`` is measured."""
         self.shapes: list[ModelCall] = []
         """The first call with each shape, by number."""
         self._elements: dict[int, int] = {}
@@ -128,22 +135,14 @@ class RootProbe:
 
     def note(self, part: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note a call of a part that begins now."""
-        self._calls += 1
-        if self._calls % SAMPLED_CALLS:
-            self._note(part, module, args, kwargs)
-        else:
-            with self._allowance.sampled():
-                self._note(part, module, args, kwargs)
-
-    def _note(self, part: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _task() != -1:
             return
         casts = _any_autocast() and (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu"))
-        given = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None
+        given = tuple(map(_brief, args)), _brief(kwargs) if kwargs else None
         key = part, given, module.training, torch.is_grad_enabled(), casts
         number = self._known.get(key)
         if number is None:
-            with self._allowance.work():
+            with self.allowance.work():
                 number = self._add_shape(part, module, key, args, kwargs)
         self.numbers.append(number)
 
@@ -190,7 +189,7 @@ class RootProbe:
         return False
 
 
-def _brief(value: Any, depth: int) -> Hashable:
+def _brief(value: Any, depth: int = DEPTH) -> Hashable:
     """Return the properties of a value on which FLOPs depend, without the cost of a description."""
     # Values of one container that are read in every call; a longer container is represented by its length.
     most = 64
