@@ -46,6 +46,10 @@ ENGINE: Final = (os.path.join("torch", "autograd", "graph.py"), "_engine_run_bac
 """The end of the path and the name of torch's function in which each backward pass runs."""
 BACKWARD: Final = "backward"
 """What a line calls that begins a backward pass."""
+FUNCTION: Final = (os.path.join("torch", "autograd", "function.py"), "apply")
+"""The end of the path and the name of torch's functions that call a custom function of autograd."""
+OF_FUNCTION: Final = " of an autograd function"
+"""The end of a function's name where it runs inside of such a function."""
 OF_SAMPLER: Final = " of the sampler"
 """The end of a function's name where a sampler runs it: in the main process, whatever the number of workers is."""
 OWN_WORK: Final = os.path.join("autoprof", "session", "pipeline.py"), os.path.join("autoprof", "base", "stats", "")
@@ -268,8 +272,8 @@ def sites_of(frame: FrameType | None) -> Sites:
             if owner == "base" and fetching is None and file.endswith(FETCHING):
                 fetching = Site(file, line, code.co_name, call)
             if code.co_name == NEXT_INDEX[1] and file.endswith(NEXT_INDEX[0]):
-                users = [_of_sampler(user) for user in users]
-                inner, fetching = inner and _of_sampler(inner), fetching and _of_sampler(fetching)
+                users = [_inside(user, OF_SAMPLER) for user in users]
+                inner, fetching = inner and _inside(inner, OF_SAMPLER), fetching and _inside(fetching, OF_SAMPLER)
             if owner == "user" or (owner == "library" and inner is None):
                 site = Site(file, line, code.co_name, call)
                 inner = inner or (site if call != "__next__" else fetching or site)
@@ -282,6 +286,9 @@ def sites_of(frame: FrameType | None) -> Sites:
                 call, in_pass = BACKWARD, True
             elif not in_pass and (owner != "base" or code.co_name not in WRAPPERS):
                 call = code.co_name
+                if call == FUNCTION[1] and file.endswith(FUNCTION[0]):
+                    users = [_inside(user, OF_FUNCTION) for user in users]
+                    inner = inner and _inside(inner, OF_FUNCTION)
     return tuple(users), inner
 
 
@@ -293,8 +300,8 @@ def lines_around() -> set[tuple[str, int]]:
     return {user[:2] for user in sites_of(frame)[0]}
 
 
-def _of_sampler(site: Site) -> Site:
-    return site._replace(function=site.function + OF_SAMPLER)
+def _inside(site: Site, whose: str) -> Site:
+    return site if site.function.endswith(whose) else site._replace(function=site.function + whose)
 
 
 def _make(context: ProbeContext) -> StackProbe:

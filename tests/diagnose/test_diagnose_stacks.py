@@ -136,6 +136,22 @@ def test_the_line_is_the_innermost_one_of_the_user() -> None:
     assert caller.call == "forward"  # and not that of torch's function around it
 
 
+def test_a_line_inside_of_a_custom_function_of_autograd_is_told_from_others() -> None:
+    """``apply`` is also the name of functions of other packages."""
+    found: list[stacks.Sites] = []
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            found.append(sites_of(sys._getframe(0)))
+            return x * 2
+
+    Twice.apply(torch.ones(1))  # type: ignore[no-untyped-call]
+    (((forward, line, *_), inner),) = found
+    assert (forward.function, inner) == ("forward of an autograd function", forward)
+    assert (line.function, line.call) == (sys._getframe().f_code.co_name, "apply")
+
+
 @pytest.mark.parametrize(
     "differentiate",
     [
@@ -485,6 +501,16 @@ def test_the_backward_of_code_in_no_span_is_told_beside_it(
     clause = "the backward of operators outside of the model takes 30.0 ms more"
     assert finding.why.endswith(clause) is said
     assert finding.severity == severity
+
+
+@pytest.mark.parametrize(("whose", "severity"), [(stacks.OF_FUNCTION, "note"), ("", "warning")])
+def test_a_custom_function_of_autograd_outside_of_the_model_may_be_its_loss(whose: str, severity: str) -> None:
+    """Its backward is code of the program as well: nothing shows that it computes what a loss costs."""
+    lines = (CallSite("train.py", 58, "main", "apply", "", 90, 90 * MS),)
+    inside = (CallSite("train.py", 17, f"forward{whose}", "", "", 90, 90 * MS),)
+    facts = RunFacts(stacks={UNATTRIBUTED: StackTable(90, 90 * MS, lines, inside)})
+    finding = finding_of(diagnose(evidence_of({"forward": 60, "step": 100}, repeat=20, facts=facts)), "unattributed")
+    assert (finding.name, finding.severity) == ("train.py:58 apply", severity)
 
 
 def test_a_thread_that_cannot_be_started_leaves_the_training_alone(

@@ -2,8 +2,9 @@
 
 Finds, above a bound:
 
-- time in no module, loader, optimizer or span, or of some steps only, and the lines that ran then: 15 %. A
-  note where torch's layers, a backward pass or an update run there, and where no line has a tenth of the run.
+- time in no module, loader, optimizer or span, or of some steps only, and the lines that ran then: 15 %. A note where
+  torch's layers, a backward pass, an update or a custom function of autograd runs there, which may be a loss, and where
+  no line has a tenth of the run.
 - operators outside of the model and their backward together: 15 %. A note.
 - backward in no module, of lines of the program: 15 %.
 - backward of operators outside of the model, in which no line of the program runs: 30 %.
@@ -17,6 +18,7 @@ from ...base.frame import BACKWARD_NAME, MODULE_PHASES, Phase
 from ...base.stats.intervals import Interval
 from ...base.summary import Finding
 from ...base.units import count, format_ms
+from ...probes.stacks import OF_FUNCTION
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows, threshold_time
 from .._bounds import LARGE_SHARE, MANY_OPERATORS, MAX_BESIDE, MIN_SAMPLES, MIN_SHARE, SEVERAL
 from .._contention import own_time_ns
@@ -72,6 +74,8 @@ def judge(run: Evidence) -> Finding | None:
         )
     # The longest line certainly has a tenth of the run, or many lines take a part of a loop each.
     is_note = table.dominant is None and table.share_low(table.named[0]) * found.mean_share < MIN_SHARE
+    # The backward of such a function is code of the program, and shows nothing of a loss's.
+    is_note |= any(line.function.endswith(OF_FUNCTION) for line in table.innermost[:1])
     where += table.described_waits
     nodes, backward_ns = _nodes_outside(run), _backward_ns(run)
     if backward_ns >= MIN_SHARE * run.summary.step_mean_ns:
