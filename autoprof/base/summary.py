@@ -57,7 +57,8 @@ class Row:
     in which the device waited for the host; None without a device. ``memory_growth_bytes`` is the largest growth of
     memory over the row's calls of one step. The largest level known within a call, warm-up included, is
     ``memory_peak_bytes``. ``stopped`` is the reason for which the modules inside have no
-    rows, see ``Stopped``. ``slowest`` is the slowest of several modules that share the row.
+    rows, see ``Stopped``. ``slowest`` is the slowest of several modules that share the row. ``communicated_bytes`` is
+    the size of the row's collectives in a mean recorded step, each by its input or its result, whichever is larger.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Row:
     host_bound: float | None = None
     stopped: Stopped | None = None
     slowest: SlowestMember | None = None
+    communicated_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

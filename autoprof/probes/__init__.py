@@ -9,6 +9,7 @@ from ..capture.handle import Probe
 from ._base import PROBES, ProbeContext, ProbeFactory, StepEvents, StepProbes
 from ._batches import Fetched, FetchedBatches
 from ._call_table import CallTable, Site, TimedCall, file_owner
+from ._communication import Traffic
 from ._given_optimizers import optimizers_in, unwrap_optimizer
 from ._kept_tensors import KeptTensors, KeptTensorsProbe
 from ._prefetch import Prefetch
@@ -34,6 +35,7 @@ __all__ = [
     "StepEvents",
     "StepProbes",
     "TimedCall",
+    "Traffic",
     "file_owner",
     "optimizers_in",
     "unwrap_optimizer",

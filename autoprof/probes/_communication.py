@@ -6,6 +6,8 @@ operator has none, passes its arguments on to the next kernel and marks the wait
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, Final
 from zlib import crc32
@@ -39,6 +41,44 @@ def _phrase_members(ranks: list[int]) -> str:
         return ", ".join(map(str, ranks))
     first = ", ".join(map(str, ranks[:max_listed]))
     return f"{first}, … {len(ranks)} in all, {crc32(repr(ranks).encode()):08x}"
+
+
+def call_bytes(args: Iterable[Any]) -> int:
+    """Return the size of a collective: the bytes of its input or of its result, whichever is more.
+
+    That is the size of the benchmarks of NCCL (nccl-tests, PERFORMANCE.md); a list of tensors counts together.
+    """
+    most = 0
+    for one in args:
+        several = one if type(one) in (list, tuple) else (one,)
+        # ``isinstance`` asks a tensor for its class, which is slow.
+        sizes = [each.numel() * each.element_size() for each in several if issubclass(type(each), torch.Tensor)]
+        most = max(most, sum(sizes))
+    return most
+
+
+class Traffic:
+    """The bytes that collectives of recorded steps were given, by the code of their spans."""
+
+    def __init__(self) -> None:
+        self._open: Counter[int] = Counter()
+        self._closed: Counter[int] = Counter()
+
+    def add(self, code: int, size: int) -> None:
+        """Add a call in the open step; a wait has no tensors."""
+        if size:
+            self._open[code] += size
+
+    def close_step(self, counts: bool) -> None:
+        """Count the calls of a step that ends; those of a warm-up step are in no statistic."""
+        if self._open:
+            if counts:
+                self._closed.update(self._open)
+            self._open.clear()
+
+    def sizes(self) -> dict[int, int]:
+        """Return the bytes in all recorded steps, by code."""
+        return dict(self._closed)
 
 
 def has_ranks() -> bool:

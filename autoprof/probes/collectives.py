@@ -23,7 +23,7 @@ from ..capture.hooks.backward import BackwardPasses
 from ..capture.marks.codes import ENTER, LEAVE
 from ..capture.recorder import Recorder
 from ._base import ProbeContext, ProbeFactory
-from ._communication import UNKNOWN_MEMBERS, WaitOperator, has_ranks, mark_waits, members_label
+from ._communication import UNKNOWN_MEMBERS, Traffic, WaitOperator, call_bytes, has_ranks, mark_waits, members_label
 from ._spans import SpanListener
 
 COLLECTIVES: Final = (
@@ -64,8 +64,9 @@ class CommListener(SpanListener):
     A call of some ranks has their numbers in its name: calls of one name on several ranks are then the same call.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, traffic: Traffic) -> None:
         super().__init__(recorder, -1)
+        self._traffic = traffic
         self._codes: dict[str, int] = {}
         self._members: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         """The words for the ranks of each group."""
@@ -101,6 +102,7 @@ class CommListener(SpanListener):
             code = self._codes.get(name)
         if code is None:
             code = self._codes[name] = recorder.label(f"Comm/{name}", None, Phase.COMM)
+        self._traffic.add(code, call_bytes(args))
         return code
 
     def _label(self, group: Any) -> str:
@@ -113,8 +115,11 @@ class CommListener(SpanListener):
 class ReducerWait:
     """Mark the wait for DDP's reducer at the end of a backward pass."""
 
-    def __init__(self, recorder: Recorder, model: torch.nn.Module, passes: BackwardPasses) -> None:
+    def __init__(self, recorder: Recorder, model: torch.nn.Module, passes: BackwardPasses, traffic: Traffic) -> None:
         self._recorder = recorder
+        self._traffic = traffic
+        self._size = 0
+        """The bytes of the gradients that a pass reduces, before a communication hook makes them smaller."""
         self._passes = passes
         self._codes: dict[str, int] = {}
         self._code = -1
@@ -138,6 +143,7 @@ class ReducerWait:
         if self._ddp is None:
             self._passes.add_end_observer(self)
         self._code, self._ddp = code, weakref.ref(ddp)
+        self._size = sum(one.numel() * one.element_size() for one in ddp.parameters() if one.requires_grad)
 
     def begin(self) -> None:
         """Mark that all nodes of a backward pass have run: now it waits for the reducer."""
@@ -149,6 +155,7 @@ class ReducerWait:
         try:  # the thread of a device calls this; the wait is that of the thread which has called ``backward``
             recorder.append(self._code | ENTER, recorder.read(), recorder.thread)
             self._open = True
+            self._traffic.add(self._code, self._size)
         except Exception:
             recorder.handle_failure("marks")
 
@@ -158,13 +165,17 @@ class ReducerWait:
             self._recorder.mark(self._code | LEAVE)
 
 
-def _make(context: ProbeContext) -> CallProbe:
-    listener = CommListener(context.recorder)
-    wait = ReducerWait(context.recorder, context.model, context.module_hooks.passes)
-    context.training_forward_calls.append(wait.find_wrapper)
-    if listener.has_one_queue:
-        context.training_forward_calls.append(listener.find_stream)
-    return CallProbe([(one, listener) for one in (*REPLACEMENTS, *([WAIT] if has_ranks() else []))])
+class CollectiveProbe(CallProbe):
+    """Mark the communication of one session, and count its bytes."""
+
+    def __init__(self, context: ProbeContext) -> None:
+        self.traffic = Traffic()
+        listener = CommListener(context.recorder, self.traffic)
+        wait = ReducerWait(context.recorder, context.model, context.module_hooks.passes, self.traffic)
+        context.training_forward_calls.append(wait.find_wrapper)
+        if listener.has_one_queue:
+            context.training_forward_calls.append(listener.find_stream)
+        super().__init__([(one, listener) for one in (*REPLACEMENTS, *([WAIT] if has_ranks() else []))])
 
 
-PROBE = ProbeFactory(_make)
+PROBE = ProbeFactory(CollectiveProbe)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ..base.frame import MODULE_PHASES
+from ..base.frame import MODULE_PHASES, Phase
 from ..base.summary import Summary, Work
-from ..base.units import count, format_bytes, format_flops, format_percent, format_span
+from ..base.units import count, format_bytes, format_count, format_flops, format_ms, format_percent, format_span
 from .text import render_rows
 
 
@@ -83,6 +83,18 @@ def work_sentence(work: Work) -> str:
     elif work.no_peak is not None:
         sentence += f"; no MFU: {work.no_peak}"
     return sentence
+
+
+def communication_table(summary: Summary, width: int) -> list[str]:
+    """Return the calls of the rows of communication in a mean step, their bytes and the time that nothing overlaps."""
+    rows = [row for row in summary.rows if row.phase is Phase.COMM and row.communicated_bytes is not None]
+    if not rows:
+        return []
+    lines = [["communication", "calls", "bytes", "exposed"]]
+    for row in rows:
+        calls, ns = row.calls / summary.steps, row.self_ns / summary.steps
+        lines.append([row.name, format_count(calls), format_bytes(row.communicated_bytes or 0), format_ms(ns)])
+    return render_rows(lines, width)
 
 
 def work_table(work: Work | None, width: int) -> list[str]:

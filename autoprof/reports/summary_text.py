@@ -10,7 +10,7 @@ from ..base.summary import Summary
 from ..base.units import format_ms
 from .card import render_findings, render_outlook
 from .hot_tree import hot_tree, separate_tree
-from .measurements import work_table
+from .measurements import communication_table, work_table
 from .memory_text import render_memory
 from .run_facts import NOTHING, headline, run_facts
 from .short_text import LABEL, phase_lines
@@ -41,7 +41,7 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = 24) -
     blocks.append([line for label, text in facts for line in wrap(label, text, width, LABEL)])
     if summary.steps:
         blocks += [_spread(summary, width), [*_ADDS_UP]]
-        blocks.append(work_table(summary.work, width))
+        blocks += [communication_table(summary, width), work_table(summary.work, width)]
     blocks.append(render_memory(summary, width=width))
     blocks += render_outlook(summary, width=width)
     text = [line for at, block in enumerate(filter(None, blocks)) for line in (["", *block] if at else block)]

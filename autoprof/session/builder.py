@@ -37,6 +37,7 @@ from ..diagnose import KEPT_STEPS, CallMonitor, Diagnosis, Environment, RunFacts
 from ..errors import SessionError
 from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes, optimizers_in
 from ..probes.cleared_gradients import ClearedGradients
+from ..probes.collectives import CollectiveProbe
 from ..probes.compilations import CompilationProbe
 from ..probes.debug_modes import DebugProbe
 from ..probes.loaders import LoaderProbe
@@ -60,7 +61,7 @@ from ..targets import ModuleGroup, Target, first_cut, group_tree, select_targets
 from .account import RECORDING, Account, Part
 from .compiled_graphs import CompiledGraphs
 from .exclusions import Exclusions
-from .observers import MemoryTable, ModuleSources, StageTimes
+from .observers import CommunicationSizes, MemoryTable, ModuleSources, StageTimes
 from .pipeline import Pipeline
 from .rank_exchange import LateGroup, RankExchange, make_exchange
 from .repeated_steps import RepeatedSteps
@@ -379,6 +380,7 @@ class _Builder:
             observers.append(LateGroup(self._notes))
         else:
             observers.append(RankExchange(exchange, shows=rank() == 0))
+            observers.append(CommunicationSizes(self._probes.find(CollectiveProbe).traffic, self._recorder.labels))
             self._undo.add(exchange.finish)
         observers.append(self._sampler)
         return observers

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
+from ..base.frame import Phase
 from ..base.storage.runs import RunFolder
 from ..base.summary import Stage, Summary
 from ..base.weak import Weak
+from ..capture.marks.codes import KIND_BITS, Label
 from ..capture.memory import Footprint, tabulate
-from ..probes import Prefetch
+from ..probes import Prefetch, Traffic
+from ..resolve import RawStep
 from ..resolve.observer import Observer
 from ..targets import find_sources
 
@@ -72,6 +75,32 @@ class StageTimes(Observer):
             for name, (calls, ns, steps, before_ns) in self._spent.items()
         )
         return replace(summary, stages=stages, loader=self._prefetch.counts())
+
+
+class CommunicationSizes(Observer):
+    """Add the bytes that were communicated to the rows of communication."""
+
+    provides = "bytes of communication"
+
+    def __init__(self, traffic: Traffic, labels: Sequence[Label]) -> None:
+        self._traffic = traffic
+        self._labels = labels
+
+    def step(self, raw: RawStep) -> RawStep:
+        """Count the calls of a closed step."""
+        self._traffic.close_step(not raw.warmup)
+        return raw
+
+    def annotate(self, summary: Summary) -> Summary:
+        """Return the summary with the bytes of a mean step in these rows."""
+        sizes = {self._labels[code >> KIND_BITS].name: size for code, size in self._traffic.sizes().items()}
+        rows = tuple(
+            replace(row, communicated_bytes=round(sizes[row.name] / summary.steps))
+            if row.phase is Phase.COMM and row.name in sizes
+            else row
+            for row in summary.rows
+        )
+        return replace(summary, rows=rows) if sizes and summary.steps else summary
 
 
 class ModuleSources(Observer):

@@ -458,6 +458,17 @@ def test_the_cost_of_recording_a_step_does_not_count_as_that_of_its_calls(run_ms
     assert (finding is not None) is named
 
 
+def test_exposed_communication_is_told_with_its_bytes() -> None:
+    """A link that moves 2 MiB in 20 ms, of the row with most time."""
+    seen = evidence_of({"forward": 80, "comm": 20}, repeat=20)
+    rows = tuple(
+        replace(row, communicated_bytes=2**21) if row.phase is Phase.COMM else row for row in seen.summary.rows
+    )
+    finding = finding_of(diagnose(replace(seen, summary=replace(seen.summary, rows=rows))), "comm-exposed")
+    assert finding.why.endswith("comm has 2.0 MiB in a step, 100.0 MiB a second of it")
+    assert finding.evidence["bytes"] == {"comm": 2**21}
+
+
 @pytest.mark.parametrize(("reductions", "advised"), [(4, True), (1, False)])
 def test_gradients_that_are_reduced_for_each_micro_batch_are_named(reductions: int, advised: bool) -> None:
     """DDP reduces where the forward is not under ``no_sync``; once for an update is what it is for."""

@@ -134,13 +134,14 @@ def pipeline(rank: int, *, instrumented: bool) -> dict[str, Any]:
 
 
 def close(session: Any) -> dict[str, Any]:
-    """End a session; return the calls of each communication span, and what was skipped."""
+    """End a session; return the calls and the bytes of each communication span, and what was skipped."""
     if session is None:
         return {}
     session.close()
     summary = session.summary()
-    calls = {row.name: row.calls for row in summary.rows if row.phase is Phase.COMM}
-    return {"calls": calls, "skipped": dict(summary.skipped)}
+    rows = [row for row in summary.rows if row.phase is Phase.COMM]
+    calls, sizes = ({row.name: getattr(row, name) for row in rows} for name in ("calls", "communicated_bytes"))
+    return {"calls": calls, "bytes": sizes, "skipped": dict(summary.skipped)}
 
 
 def rank_main(rank: int, world_size: int, meeting: str, folder: str) -> None:

@@ -47,6 +47,18 @@ def test_sends_and_receives_between_stages_are_spans(ranks: list[dict[Any, Any]]
         assert (calls["Comm/recv"], calls["Comm/barrier"]) == (STEPS, STEPS)
 
 
+def test_the_bytes_of_a_step_are_those_of_its_tensors(ranks: list[dict[Any, Any]]) -> None:
+    """Of the gradients that DDP reduces, of what is sent, received and waited for; a barrier has none."""
+    for rank, found in enumerate(ranks):
+        gradients = 2 * (8 * 8 + 8) * 4
+        assert found["ddp", True]["bytes"]["Comm/DDP"] == gradients
+        sizes = found["pipeline", True]["bytes"]
+        assert sizes["Comm/recv"] == 4 * 8 * 4
+        assert sizes.get("Comm/send") == (4 * 8 * 4 if rank == 0 else None)
+        assert sizes["Comm/barrier"] is None
+        assert found["tp", True]["bytes"]["Comm/wait_tensor"] == 4 * 8 * 4
+
+
 def test_afterwards_torchs_operator_is_its_own_again(ranks: list[dict[Any, Any]]) -> None:
     """No kernel is left in the dispatcher."""
     assert not any(found["left"] for found in ranks)

@@ -47,6 +47,18 @@ def test_dropped_and_skipped_marks_are_shown_with_reasons(summary: Summary) -> N
     assert "skipped    2 steps (budget)" in text
 
 
+def test_the_bytes_of_communication_have_a_table() -> None:
+    """Calls and bytes of a mean step, and the time that nothing overlaps."""
+    summary = summary_of([frame_of((("A", "forward", -1, 500), ("Comm/DDP", "comm", -1, 40)))])
+    rows = tuple(replace(row, communicated_bytes=3 * 2**20) if row.name == "Comm/DDP" else row for row in summary.rows)
+    text = render_summary(replace(summary, rows=rows))
+    at = next(at for at, line in enumerate(text) if line.startswith("communication"))
+    assert (text[at].split(), text[at + 1].split()) == (
+        ["communication", "calls", "bytes", "exposed"],
+        ["Comm/DDP", "1", "3.0", "MiB", "40.0", "ms"],
+    )
+
+
 def test_a_time_below_the_clocks_resolution_is_less_than_it() -> None:
     """Names, phases and the spread: as less than the resolution times the calls; the report names it."""
     rows = (("A", "forward", -1, 900), ("B", "user", -1, 4), ("B", "user", -1, 4))

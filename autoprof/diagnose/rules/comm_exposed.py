@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from ...base.frame import Phase
-from ...base.summary import Finding
-from ...base.units import format_percent
+from ...base.summary import Finding, Row
+from ...base.units import NS_PER_S, format_bytes, format_percent
 from ...ranks import RankComparison
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
 from .._bounds import MIN_SHARE
@@ -54,12 +54,27 @@ def judge(run: Evidence) -> Finding | None:
     several = round(reductions) >= 2 and (run.summary.micro_steps or 1) >= 2
     times = f"; gradients are reduced {round(reductions)} times for one update" if several else ""
     return found.finding(
-        f"exposed communication takes {found}; nothing is computed meanwhile{waits}{alike}{times}",
+        f"exposed communication takes {found}; nothing is computed meanwhile{waits}{alike}{times}"
+        f"{_describe_sizes(run, rows)}",
         ACCUMULATE if several else OVERLAP,
         name=dominant_name(rows),
         gain_ns=found.mean_ns * part,
-        evidence={"waiting": round(1 - part, 4)},
+        evidence={"waiting": round(1 - part, 4), "bytes": {row.name: row.communicated_bytes for row in _sized(rows)}},
     )
+
+
+def _sized(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row.communicated_bytes]
+
+
+def _describe_sizes(run: Evidence, rows: list[Row]) -> str:
+    """Return the clause on the bytes of the longest row; a wait has none, and a time without overlap is no link's."""
+    longest = max(_sized(rows), key=lambda row: row.self_ns, default=None)
+    if longest is None:
+        return ""
+    size, ns = longest.communicated_bytes or 0, longest.self_ns / max(run.summary.steps, 1)
+    rate = f", {format_bytes(round(size * NS_PER_S / ns))} a second of it" if ns else ""
+    return f"; {longest.name} has {format_bytes(size)} in a step{rate}"
 
 
 def _own_part(ranks: RankComparison | None, rank: int) -> float:
