@@ -49,7 +49,6 @@ from ..probes.metrics import (
     RootProbe,
     StepInputs,
     Telemetry,
-    callable_parts,
     open_telemetry,
 )
 from ..probes.stacks import StackProbe
@@ -288,8 +287,7 @@ class _Builder:
         self._footprint = Footprint(model, self._memory_names(), self._account.part(Part.FOOTPRINT))
         hooks = make_hooks(recorder)
         follows_backward = any(Phase.BACKWARD in target.phases for target in self._selection)
-        self._called = callable_parts(model)
-        self._root = RootProbe(self._called, recorder, hooks_allowance, hooks.passes if follows_backward else None)
+        self._root = RootProbe(model, recorder, hooks_allowance, hooks.passes if follows_backward else None)
         attached.add(self._root.remove)
         self._context = ProbeContext(
             model,
@@ -361,7 +359,7 @@ class _Builder:
         if self._settings.flops != "off":
             targets = [(target.name, target.fqn) for target in self._named]
             part = self._account.part
-            flops = FlopMeter(self._called, targets, part(Part.FLOPS), part(Part.END), self._place)
+            flops = FlopMeter(self._model, self._root.models, targets, part(Part.FLOPS), part(Part.END), self._place)
         return Metrics(
             self._root, self._context.batches, telemetry, flops, self._inputs, shares_inputs=self._exchange is not None
         )

@@ -145,11 +145,44 @@ def test_models_that_are_trained_together_are_counted_by_the_calls_of_each() -> 
     assert work.flops["forward"] == 4 * LAYER
 
 
+class Task(nn.Module):
+    """A model whose loop calls the network in it, as ``training_step`` of Lightning does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+        self.head = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.net(x))  # type: ignore[no-any-return]
+
+
+def test_modules_that_are_called_in_place_of_the_model_are_counted() -> None:
+    """They are found by the marks of the first step."""
+    work = work_of(trained(Task(), *[lambda model: model.head(model.net(torch.ones(8, 4))).sum().backward()] * 4))
+    assert work.flops["forward"] == 3 * LAYER
+    assert {row.name: row.flops["forward"] for row in work.rows}["net"] == 2 * LAYER
+
+
+def test_a_cell_that_is_called_in_a_loop_in_place_of_the_model_is_not_counted() -> None:
+    """A hook at each of its calls would cost more than the budget."""
+
+    def step(model: Any) -> None:
+        x = torch.ones(8, 4)
+        for _ in range(17):
+            x = model.head(x)
+        x.sum().backward()
+
+    work = trained(Task(), *[step] * 4).work
+    assert work is not None
+    assert work.reason == "no recorded step called the model as a whole"
+
+
 def test_a_container_of_many_models_is_not_counted() -> None:
     """Each call would cost some microseconds."""
 
     def step(model: Any) -> None:
-        model[0](torch.ones(8, 4)).sum().backward()
+        sum(layer(torch.ones(8, 4)).sum() for layer in model).backward()
 
     work = trained(nn.ModuleList(nn.Linear(4, 4) for _ in range(17)), *[step] * 4).work
     assert work is not None
@@ -191,7 +224,7 @@ def test_a_count_is_in_the_overhead_of_the_step_that_it_lengthens(
 def meter_of(model: nn.Module, run: FakeRun) -> FlopMeter:
     """Return the meter of a run."""
     part = run.account.part
-    return FlopMeter({"": model}, [], part(Part.FLOPS), part(Part.END), torch.device("cpu"))
+    return FlopMeter(model, {"": ref(model)}, [], part(Part.FLOPS), part(Part.END), torch.device("cpu"))
 
 
 @pytest.mark.parametrize(("modules", "seconds", "expected"), [(360, 4, 1), (400, 4, 0), (400, 250, 1)])
@@ -308,9 +341,8 @@ def penalty(model: nn.Module) -> None:
         (nn.Linear, penalty, HIGHER_ORDER),
         (Decides, batch(8), "depends on values"),
         (nn.Linear, lambda model: (model(torch.ones(8, 4)) + model[0](torch.ones(8, 4))).sum().backward(), OUTSIDE),
-        (nn.Linear, lambda model: batch(8)(model[0]), "no recorded step called the model as a whole"),
     ],
-    ids=["two losses", "gradient penalty", "depends on values", "parts called too", "only parts called"],
+    ids=["two losses", "gradient penalty", "depends on values", "parts called too"],
 )
 def test_work_that_cannot_be_counted_has_its_reason(layer: Any, step: Any, reason: str) -> None:
     """And everything else is there."""

@@ -2,7 +2,7 @@
 
 from .flop_meter import FlopMeter
 from .metrics import Metrics, StepInputs
-from .model_calls import RootProbe, callable_parts
+from .model_calls import RootProbe
 from .telemetry import Telemetry, open_telemetry
 
-__all__ = ["FlopMeter", "Metrics", "RootProbe", "StepInputs", "Telemetry", "callable_parts", "open_telemetry"]
+__all__ = ["FlopMeter", "Metrics", "RootProbe", "StepInputs", "Telemetry", "open_telemetry"]

@@ -70,12 +70,13 @@ class FlopMeter:
     model by then, as at the end of its ``main``: until it is counted its attributes are held, unless they lead back to
     it, so that it could never be dropped. The device's peak is found at the first count, because a model may move to
     its device after set-up; ``place`` is that of a model without parameters. ``parts`` are the modules whose calls are
-    counted, by fqn: the model itself, or those that are called in its place.
+    counted, by fqn: the model itself, or those that are called in its place, as far as they are known.
     """
 
     def __init__(
         self,
-        parts: Mapping[str, nn.Module],
+        model: nn.Module,
+        parts: Mapping[str, ref[nn.Module]],
         targets: Iterable[tuple[str, str]],
         during: Allowance,
         at_end: Allowance,
@@ -86,13 +87,13 @@ class FlopMeter:
         for name, fqn in targets:
             self._names[fqn].add(name)
         self._during, self._at_end = during, at_end
-        self._models = {part: ref(model) for part, model in parts.items()}
+        self._models = parts
         self._held: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {}
         """The class and the attributes of each part, while a call is still to be counted."""
         self._may_hold: bool | None = None
         self._stopped = False
         """Whether a count took too long."""
-        self._modules = sum(1 for model in parts.values() for _ in model.modules())
+        self._modules = sum(1 for _ in model.modules())
         self._place = place
         self._peak: DevicePeak | None = None
         self._next_ns = FIRST_NS + MODULE_NS * self._modules

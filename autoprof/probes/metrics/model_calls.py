@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, Final, NamedTuple
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +25,7 @@ from .flops import ModelCall, describe
 MAX_SHAPES: Final = 32
 """A run with more different shapes gets no figure instead of a growing table."""
 MAX_PARTS: Final = 16
+"""Modules whose calls are recorded in place of the model's, and their calls in a step: each takes some microseconds."""
 DEPTH: Final = 4
 
 _compiling = torch.compiler.is_dynamo_compiling
@@ -49,7 +52,7 @@ def callable_parts(model: nn.Module) -> dict[str, nn.Module]:
 
     Of one without a forward of its own they are the outermost modules in it that have one: the generator and the
     discriminator of a GAN, which a program keeps in a container or trains as two models. None of more than
-    ``MAX_PARTS``: each call of one costs some microseconds.
+    ``MAX_PARTS``.
     """
     found, waiting = dict[str, nn.Module](), [("", model)]
     while waiting:
@@ -88,20 +91,27 @@ class _PartProbe(EntryProbe):
 class RootProbe:
     """Record each call of the model by the shapes of its arguments, or of its ``callable_parts``.
 
-    The arguments are described once for each shape. ``allowance`` pays for that, and for the hooks; ``passes`` counts
-    backward passes, where they are marked.
+    Where the first step calls modules of the model and not the model, as one of Lightning does whose ``training_step``
+    calls ``self.net``, the outermost ones are its parts. The arguments are described once for each shape. ``allowance``
+    pays for that, and for the hooks; ``passes`` counts backward passes, where they are marked.
     """
 
     def __init__(
         self,
-        parts: Mapping[str, nn.Module],
+        model: nn.Module,
         recorder: Recorder,
         allowance: Allowance,
         passes: BackwardPasses | None = None,
     ) -> None:
         self.recorder = recorder
-        self._probes = [_PartProbe(self, part, module, recorder) for part, module in parts.items()]
-        self._parts = frozenset(parts)
+        self.models: dict[str, ref[nn.Module]] = {}
+        """The parts by fqn."""
+        self._model = ref(model)
+        self._probes: list[_PartProbe] = []
+        self._attached = self._is_called = False
+        """Whether calls are recorded now, and whether any was."""
+        for part, module in callable_parts(model).items():
+            self._add(part, module)
         self._passes = passes
         self._known: dict[Hashable, int] = {}
         self._describes = False
@@ -118,13 +128,21 @@ class RootProbe:
         self._unnumbered = 0
         """Elements of the open step's calls that have no number."""
 
+    def _add(self, part: str, module: nn.Module) -> None:
+        self.models[part] = ref(module)
+        self._probes.append(_PartProbe(self, part, module, self.recorder))
+        if self._attached:
+            self._probes[-1].attach()
+
     def attach(self) -> None:
         """Record calls from now on."""
+        self._attached = True
         for probe in self._probes:
             probe.attach()
 
     def detach(self) -> None:
         """Record no more."""
+        self._attached = False
         for probe in self._probes:
             probe.detach()
 
@@ -162,11 +180,13 @@ class RootProbe:
     def take(self, marks: MarkBatch) -> StepCalls:
         """Return the calls of the step with these marks, and clear them."""
         calls = tuple(self.numbers)
+        if not self._is_called:
+            self._find_parts(calls, marks)
         self.numbers.clear()
         elements, self._unnumbered = self._unnumbered, 0
         for number in calls:
             elements += self._elements.get(number, 0)
-        outside = self._describes and self._any_outside(marks.codes)
+        outside = self._describes and next(self._outermost(marks.codes), None) is not None
         self._describes = False
         counter = self._passes
         if counter is None:
@@ -176,17 +196,30 @@ class RootProbe:
         passes = None if begun and not reached else reached  # hooks do not fire inside a compiled graph
         return StepCalls(calls, outside, passes, differentiable, elements)
 
-    def _any_outside(self, codes: list[int]) -> bool:
-        """Return whether a module was entered before, after or between the calls of the model or its parts."""
-        depth = 0
+    def _find_parts(self, calls: tuple[int, ...], marks: MarkBatch) -> None:
+        """Take the modules that the first step with calls has called in place of the model as its parts."""
+        found = [] if calls else [*islice(self._outermost(marks.codes), MAX_PARTS + 1)]
+        self._is_called = bool(calls or found)
+        model = self._model()
+        if model is not None and len(found) <= MAX_PARTS:  # a cell that a loop calls costs too much
+            for fqn in dict.fromkeys(found):
+                with suppress(AttributeError):  # a name of several modules
+                    self._add(fqn, model.get_submodule(fqn))
+
+    def _outermost(self, codes: list[int]) -> Iterator[str]:
+        """Yield the modules that were entered before, after or between the calls of the parts, outside of others."""
+        inside: list[str] = []
         for code in codes:
             kind = code & KIND_MASK
             fqn = self.recorder.labels[code >> KIND_BITS & INDEX_MASK].fqn if kind in (ENTER, LEAVE) else None
-            if fqn in self._parts:
-                depth += 1 if kind == ENTER else -1
-            elif fqn and kind == ENTER and depth <= 0:
-                return True
-        return False
+            if fqn is None:
+                continue
+            if kind == LEAVE:
+                del inside[-1:]
+                continue
+            if not inside and fqn not in self.models:
+                yield fqn
+            inside.append(fqn)
 
 
 def _brief(value: Any, depth: int = DEPTH) -> Hashable:
