@@ -189,13 +189,28 @@ def test_a_container_of_many_models_is_not_counted() -> None:
     assert work.reason == "no recorded step called the model as a whole"
 
 
+def test_a_model_that_is_frozen_in_some_calls_is_counted_in_both_states() -> None:
+    """The discriminator of a GAN, while its generator is trained: its backward computes the gradient of its input."""
+
+    def step(model: Any) -> None:
+        model["score"](model["make"](torch.ones(8, 4)).detach()).sum().backward()
+        model["score"].requires_grad_(False)
+        model["score"](model["make"](torch.ones(8, 4))).sum().backward()
+        model["score"].requires_grad_(True)
+
+    work = work_of(trained(nn.ModuleDict({"make": nn.Linear(4, 4), "score": nn.Linear(4, 4)}), *[step] * 4))
+    backward = {row.name: row.flops["backward"] for row in work.rows}
+    # A gradient of the weight in one call, that of the input in the other; what is counted there is for both.
+    assert (backward["make"], backward["score"]) == (LAYER, 2 * LAYER)
+
+
 def test_thawing_a_layer_leaves_no_figure() -> None:
-    """The shapes are the same, the backward is not."""
-    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    model[0].requires_grad_(False)
+    """The shapes are the same, the backward is not; the first and the last layer show if a whole model is thawed."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+    model[1].requires_grad_(False)
 
     def thaw(model: Any) -> None:
-        model[0].requires_grad_(True)
+        model[1].requires_grad_(True)
         batch(8)(model)
 
     work = trained(model, *[batch(8)] * 4, *[thaw] * 3).work

@@ -188,9 +188,10 @@ class FlopMeter:
         return all(call in self._counts for sequence in self._steps for call in sequence)
 
     def _compare_trained(self, models: Mapping[str, nn.Module]) -> None:
-        trained = {part: trained_parameters(model) for part, model in models.items()}
-        if any(call.trained != trained.get(call.part, call.trained) for call in self._shapes):
-            self._reasons.add(CHANGED)
+        for part, model in models.items():
+            known = {call.trained for call in self._shapes if call.part == part}
+            if known and trained_parameters(model) not in known:
+                self._reasons.add(CHANGED)
 
     def _count_rest(self, models: Mapping[str, nn.Module]) -> None:
         for call in [call for sequence, _ in self._steps.most_common() for call in sequence]:

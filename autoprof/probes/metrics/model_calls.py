@@ -71,19 +71,25 @@ class _PartProbe(EntryProbe):
         super().__init__(recorder, module)
         self._root = root
         self._part = part
+        parameters = [*module.parameters()]
+        self._ends = tuple(map(ref, (parameters[:1] + parameters[1:][-1:])))
+        """The first and the last parameter: whether they are frozen tells whether the module is."""
         self._entries = [CallEntry(self, _PartProbe.enter, None)]
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _compiling():
             return
         try:
-            root = self._root
+            root, frozen = self._root, 0
+            for end in self._ends:
+                parameter = end()
+                frozen += parameter is not None and not parameter.requires_grad
             root.calls += 1
             if root.calls % SAMPLED_CALLS:
-                root.note(self._part, module, args, kwargs)
+                root.note(self._part, frozen, module, args, kwargs)
             else:
                 with root.allowance.sampled():
-                    root.note(self._part, module, args, kwargs)
+                    root.note(self._part, frozen, module, args, kwargs)
         except Exception:
             self.fail()
 
@@ -151,13 +157,13 @@ class RootProbe:
         for probe in self._probes:
             probe.remove()
 
-    def note(self, part: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Note a call of a part that begins now."""
+    def note(self, part: str, frozen: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note a call of a part that begins now; ``frozen`` differs where it was frozen or unfrozen."""
         if _task() != -1:
             return
         casts = _any_autocast() and (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu"))
         given = tuple(map(_brief, args)), _brief(kwargs) if kwargs else None
-        key = part, given, module.training, torch.is_grad_enabled(), casts
+        key = part, frozen, given, module.training, torch.is_grad_enabled(), casts
         number = self._known.get(key)
         if number is None:
             with self.allowance.work():

@@ -51,6 +51,7 @@ class ModelCall:
     training: bool = True
     autocast: tuple[tuple[str, torch.dtype], ...] = ()
     trained: tuple[bool, ...] = ()
+    """For each parameter whether it got a gradient."""
     backward: bool = True
     """Whether the step had a backward pass through the call."""
     part: str = ""

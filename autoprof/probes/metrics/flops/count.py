@@ -112,6 +112,11 @@ def _count(
         around.enter_context(_random_restored(model))
         counter.formulas = formulas()
         modules, notes = fake_copy(model, mode)
+        copied = [*modules[""].parameters()]
+        for parameter, is_trained in (
+            zip(copied, call.trained, strict=False) if len(copied) == len(call.trained) else ()
+        ):
+            parameter.requires_grad_(is_trained)
         with repeated_calls(counter, modules) if repeats else nullcontext():
             _run(modules, call, mode, counter)
     return notes
