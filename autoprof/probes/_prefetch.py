@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from weakref import WeakSet
+
 
 class Prefetch:
     """Count fetches from loaders with worker processes, and the starts of these processes."""
@@ -9,18 +12,27 @@ class Prefetch:
     def __init__(self) -> None:
         self._workers = self._fetches = self._unready = self._starts = self._start_ns = 0
         self._begun_ns: int | None = None
-        self._begun_before = False
+        self._loaders: WeakSet[Any] = WeakSet()
+        """The loaders whose workers were started, and that are still there."""
+        self._known = 0
+        """How many there were so far."""
 
     def add(self, workers: int, *, ready: bool) -> None:
         self._workers = workers
         self._fetches += 1
         self._unready += not ready
 
-    def begin_start(self, workers: int, now_ns: int) -> None:
-        """Begin to time the start of worker processes; the first one of a run is needed and not counted."""
-        self._workers = workers
-        self._begun_ns = now_ns if self._begun_before else None
-        self._begun_before = True
+    def begin_start(self, loader: Any, now_ns: int) -> None:
+        """Begin to time the start of a loader's worker processes; the first one of each loader is needed, not counted.
+
+        A new loader is another one as long as all before it are there, and else it takes the place of one of them.
+        """
+        self._workers = loader.num_workers
+        is_new = loader not in self._loaders
+        self._begun_ns = None if is_new and len(self._loaders) == self._known else now_ns
+        if is_new:
+            self._loaders.add(loader)
+            self._known += 1
 
     @property
     def is_starting(self) -> bool:

@@ -122,7 +122,7 @@ class LoaderProbe(CallProbe):
                 return False
             if isinstance(owner, DataLoader):
                 if owner.num_workers and not owner.persistent_workers and not self._events.is_excluded:
-                    self._prefetch.begin_start(owner.num_workers, self._recorder.clock.now())
+                    self._prefetch.begin_start(owner, self._recorder.clock.now())
                 return self._begin(owner.dataset, kind=RESUME)  # its workers' start belongs to the first fetch
             begun = self._begin(owner._dataset)
             if not self._events.is_excluded:

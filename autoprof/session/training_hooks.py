@@ -59,7 +59,6 @@ class TrainingHooks:
         self._model = ref(model)
         self._optimizers = optimizers
         self._steps = steps
-        self._decide = steps.decide
         self._auto = auto
         """Whether steps end without calls of ``session.step`` at first."""
         self._entries = WeakValueDictionary({id(model): model})
@@ -90,7 +89,7 @@ class TrainingHooks:
         if self._auto:
             self._attach_backward()
         for optimizer in running_steps() if self._auto else ():
-            self._steps.carry_out(self._decide(UpdateBegins(id(optimizer))))
+            self._steps.carry_out(self._steps.decide(UpdateBegins(id(optimizer))))
         self._steps.start()
 
     def _boundaries(self) -> list[BoundaryProbe]:
@@ -141,7 +140,7 @@ class TrainingHooks:
         graded, training = torch.is_grad_enabled(), module.training
         inference = not graded and torch.is_inference_mode_enabled()
         event = ForwardBegins(id(module), module is self._model(), training, graded, get_ident(), inference)
-        if decisions := self._decide(event):
+        if decisions := self._steps.decide(event):
             self._carry_out(decisions)
         if not (graded and training):
             return
@@ -183,7 +182,7 @@ class TrainingHooks:
         """Called before each optimizer step."""
         if not self._optimizers.begins(optimizer):
             return
-        if decisions := self._decide(UpdateBegins(id(optimizer))):
+        if decisions := self._steps.decide(UpdateBegins(id(optimizer))):
             self._carry_out(decisions)
 
     def update_ends(self, optimizer: Any, *_call: Any) -> None:
@@ -207,12 +206,12 @@ class TrainingHooks:
         if self._ends_with_update:
             self._ends_with_update, is_last = False, self._optimizer_hooks()[0].is_last()
         event = UpdateEnds(id(optimizer), get_ident(), owned, in_backward, is_last, moved)
-        if decisions := self._decide(event):
+        if decisions := self._steps.decide(event):
             self._carry_out(decisions)
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Called before each backward pass."""
-        if _graph_task() == -1 and (decisions := self._decide(BackwardBegins(get_ident()))):
+        if _graph_task() == -1 and (decisions := self._steps.decide(BackwardBegins(get_ident()))):
             self._carry_out(decisions)
         return False
 
@@ -220,7 +219,7 @@ class TrainingHooks:
         """Never called."""
 
     def _report(self, event: Event) -> None:
-        if decisions := self._decide(event):
+        if decisions := self._steps.decide(event):
             self._carry_out(decisions)
 
     def _carry_out(self, decisions: Sequence[Decision]) -> None:

@@ -166,3 +166,18 @@ def test_starts_of_workers_are_counted_after_the_first(persistent: bool) -> None
                 watched.step()
     counts = watched.session.summary().loader
     assert counts.get("starts", 0) == (0 if persistent else 3)
+
+
+@pytest.mark.parametrize(("kept", "starts"), [(True, 0), (False, 2)])
+def test_the_first_start_of_each_loader_is_needed(kept: bool, starts: int) -> None:
+    """Three loaders side by side start once each; one that is made anew in each epoch starts again."""
+    made, loaders = model(), list[Any]()
+    with Watched(made, config=everything(step="manual")) as watched:
+        for _ in range(3):
+            loader = DataLoader(TensorDataset(torch.zeros(3, 2)), num_workers=1)
+            loaders += [loader] if kept else []
+            for (batch,) in loader:
+                made(batch).sum().backward()
+                watched.step()
+            del loader
+    assert watched.session.summary().loader.get("starts", 0) == starts
