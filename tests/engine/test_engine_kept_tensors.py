@@ -216,13 +216,23 @@ def record(curves: dict[str, list[torch.Tensor]], step: int) -> None:
 
 
 def test_lists_in_a_dictionary_are_counted_together() -> None:
-    """None of the lists grows in every second step."""
+    """None of the lists grows in each step."""
     probe, curves = KeptTensorsProbe(), defaultdict[str, list[torch.Tensor]](list)
     for step in range(18):
         record(curves, step)
         look(probe, step)
     (kept,) = probe.growing()
     assert (kept.variable, kept.count) == ("curves", 18)
+
+
+@pytest.mark.parametrize(("every", "named"), [(3, True), (8, False)])
+def test_a_list_that_grows_in_each_third_step_is_named(every: int, named: bool) -> None:
+    """Such as what the forwards of validation leave; a list of checkpoints is longer once in a while."""
+    probe, model = KeptTensorsProbe(), torch.nn.Sequential(Layer())
+    for step in range(48):
+        model[0].history += [torch.ones(1)] if step % every == 0 else []
+        look(probe, step)
+    assert bool(probe.growing()) is named
 
 
 def tracker() -> Callable[[], None]:
