@@ -23,7 +23,7 @@ from ..devices import heap_bytes
 from ..probes import KeptTensorsProbe, TimedCall
 from ..probes.cleared_gradients import ClearedGradients
 from ..probes.compilations import CompilationProbe
-from ..probes.debug_modes import LOOK_EVERY, DebugProbe
+from ..probes.debug_modes import FIRST_LOOKS, LOOK_EVERY, DebugProbe
 from ..probes.log_calls import LogProbe
 from ..probes.sync_calls import SyncProbe
 from ..ranks import RankMonitor
@@ -55,6 +55,8 @@ class CallMonitor:
         """The number, the begin and the calls of steps on a device whose frames have not arrived."""
         self._steps = self._run_ns = 0
         """The recorded steps, and their time."""
+        self._closed = 0
+        """The recorded steps, those of the warm-up included."""
 
     def step(self, raw: RawStep, step_ns: int) -> None:
         """Take the calls of a closed step from the probes; those of a warm-up step are dropped."""
@@ -66,7 +68,8 @@ class CallMonitor:
             self._compilations.close_step(counts)
         if self._debug.looks:
             self._debug.close_step(counts)
-        self._debug.looks = raw.step % LOOK_EVERY == 0
+        self._closed += 1
+        self._debug.looks = self._closed < FIRST_LOOKS or self._closed % LOOK_EVERY == 0
         if not counts:
             logs.drop()
             waits.drop()
@@ -207,7 +210,7 @@ class Diagnosis(Observer):
         """Take the calls and the samples of a closed step."""
         step_ns = raw.ended_ns - raw.begun_ns
         self._collections.step(raw.step, step_ns)
-        if raw.step % LOOK_EVERY < 2:
+        if raw.step <= FIRST_LOOKS or raw.step % LOOK_EVERY < 2:
             self._nodes.step(raw.step)
         if not self._results.is_closed:
             self._results.close_step()
@@ -264,14 +267,14 @@ class Diagnosis(Observer):
         if complete:
             with contain(ignore):
                 self._results.compare(final=True)
-        self._final = self._measured(final=True)
+        self._final = self._measured(final=True, waits=complete)
         return {"facts": self._final.to_dict()}
 
     def facts(self) -> RunFacts:
         """Return the facts known so far."""
         return self._measured() if self._final is None else self._final
 
-    def _measured(self, *, final: bool = False) -> RunFacts:
+    def _measured(self, *, final: bool = False, waits: bool = False) -> RunFacts:
         """Return the facts; optimizers are described once, when all that have state have created it."""
         optimizers = self._footprint.optimizers()
         if optimizers and self._optimizer_infos is None:
@@ -288,7 +291,7 @@ class Diagnosis(Observer):
             collections=self._collections.count,
             collects=collects_garbage(),
             nodes=self._nodes.mean,
-            ranks=self._ranks.comparison(final=final),
+            ranks=self._ranks.comparison(final=final, waits=waits),
             stacks=self._stacks.statistics(),
             threads=self._threads.busy(),
             training_cores=self._threads.training_cores(),

@@ -46,14 +46,15 @@ def _phrase_members(ranks: list[int]) -> str:
 def call_bytes(args: Iterable[Any]) -> int:
     """Return the size of a collective: the bytes of its input or of its result, whichever is more.
 
-    That is the size of the benchmarks of NCCL (nccl-tests, PERFORMANCE.md); a list of tensors counts together.
+    That is the size of the benchmarks of NCCL (nccl-tests, PERFORMANCE.md); a list of tensors counts together, and
+    tensors of other classes than torch's own do not.
     """
     most = 0
     for one in args:
         several = one if type(one) in (list, tuple) else (one,)
-        # ``isinstance`` asks a tensor for its class, which is slow.
-        sizes = [each.numel() * each.element_size() for each in several if issubclass(type(each), torch.Tensor)]
-        most = max(most, sum(sizes))
+        # Others, as the tensors of a compiler, may have no size yet, or call code of their own.
+        plain = (each for each in several if type(each) in (torch.Tensor, torch.nn.Parameter))
+        most = max(most, sum(each.numel() * each.element_size() for each in plain))
     return most
 
 

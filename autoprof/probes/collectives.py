@@ -118,8 +118,8 @@ class ReducerWait:
     def __init__(self, recorder: Recorder, model: torch.nn.Module, passes: BackwardPasses, traffic: Traffic) -> None:
         self._recorder = recorder
         self._traffic = traffic
-        self._size = 0
-        """The bytes of the gradients that a pass reduces, before a communication hook makes them smaller."""
+        self._sizes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        """The bytes of the gradients of each DDP module, before a communication hook makes them smaller."""
         self._passes = passes
         self._codes: dict[str, int] = {}
         self._code = -1
@@ -143,7 +143,9 @@ class ReducerWait:
         if self._ddp is None:
             self._passes.add_end_observer(self)
         self._code, self._ddp = code, weakref.ref(ddp)
-        self._size = sum(one.numel() * one.element_size() for one in ddp.parameters() if one.requires_grad)
+        if ddp not in self._sizes:  # two models may train in turn
+            trained = (one for one in ddp.parameters() if one.requires_grad)
+            self._sizes[ddp] = sum(one.numel() * one.element_size() for one in trained)
 
     def begin(self) -> None:
         """Mark that all nodes of a backward pass have run: now it waits for the reducer."""
@@ -155,7 +157,7 @@ class ReducerWait:
         try:  # the thread of a device calls this; the wait is that of the thread which has called ``backward``
             recorder.append(self._code | ENTER, recorder.read(), recorder.thread)
             self._open = True
-            self._traffic.add(self._code, self._size)
+            self._traffic.add(self._code, self._sizes.get(ddp, 0))
         except Exception:
             recorder.handle_failure("marks")
 

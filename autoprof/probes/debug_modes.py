@@ -1,7 +1,7 @@
 """Notice the debugging switches that are on in a step: anomaly detection, a profiler, a tracing debugger.
 
-They are read in one step of seven: when backward begins, because a ``with`` block may switch them on for a part of the
-step, and at its end. Seven shares no divisor with the rhythms of most programs.
+They are read when backward begins, because a ``with`` block may switch them on for a part of the step, and at its end:
+in each of the first steps, and in one of seven after them, which shares no divisor with the rhythms of most programs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..base.process.replace import CallProbe, Listener
 from ..capture.hooks.backward import BACKWARD
 from ._base import ProbeFactory
 
+FIRST_LOOKS: Final = 32
 LOOK_EVERY: Final = 7
 _trace, _profile = sys.gettrace, sys.getprofile
 _profiler_enabled: Callable[[], bool] = getattr(torch._C._autograd, "_profiler_enabled", lambda: False)

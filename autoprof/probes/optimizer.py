@@ -30,8 +30,8 @@ class OptimizerProbe(OptimizerHooks):
         self._code = recorder.label(OPTIMIZER_NAME, None, Phase.OPTIMIZER)
         self._inside = 0
         """The steps whose begin is marked and whose end is not."""
-        self._entered: Any = None
-        """The optimizer whose step was marked last, until its end."""
+        self._entered = 0
+        """The optimizer whose step was marked last, by id, until its end."""
         self._seen: WeakSet[Any] = WeakSet()
         """The optimizers of which it is known whether there is a class around them."""
         self._wrappers: list[Replacement] = []
@@ -67,7 +67,7 @@ class OptimizerProbe(OptimizerHooks):
             return None
         if optimizer not in self._seen:
             self._look_around(optimizer)
-        self._entered = optimizer
+        self._entered = id(optimizer)
         if len(args) == 1 and not kwargs:  # without a closure
             self._inside += 1
             self._recorder.mark(self._code | ENTER)
@@ -107,8 +107,8 @@ class OptimizerProbe(OptimizerHooks):
                 self._recorder.mark(self._code | RESUME)
 
     def _leave(self, optimizer: Any, *_call: Any) -> None:
-        entered, self._entered, optimizers = self._entered, None, self._optimizers
-        if self._inside and (entered is optimizer or not optimizers.given or optimizers.trains(optimizer)):
+        entered, self._entered, optimizers = self._entered, 0, self._optimizers
+        if self._inside and (entered == id(optimizer) or not optimizers.given or optimizers.trains(optimizer)):
             self._inside -= 1
             self._recorder.mark(self._code | LEAVE)
 

@@ -46,8 +46,9 @@ ENGINE: Final = (os.path.join("torch", "autograd", "graph.py"), "_engine_run_bac
 """The end of the path and the name of torch's function in which each backward pass runs."""
 BACKWARD: Final = "backward"
 """What a line calls that begins a backward pass."""
-FUNCTION: Final = (os.path.join("torch", "autograd", "function.py"), "apply")
-"""The end of the path and the name of torch's functions that call a custom function of autograd."""
+FORWARD: Final = ("forward", "ctx")
+"""The name and the first argument of the forward of a custom function of autograd, as torch documents them; C calls
+it."""
 OF_FUNCTION: Final = " of an autograd function"
 """The end of a function's name where it runs inside of such a function."""
 OF_SAMPLER: Final = " of the sampler"
@@ -280,15 +281,15 @@ def sites_of(frame: FrameType | None) -> Sites:
                 if owner == "user":
                     users.append(site)
                     in_pass = False
+                    if code.co_name == FORWARD[0] and code.co_varnames[:1] == FORWARD[1:]:
+                        users = [_inside(user, OF_FUNCTION) for user in users]
+                        inner = _inside(inner, OF_FUNCTION)
                     if len(users) == 12:
                         break
             if code.co_name == ENGINE[1] and file.endswith(ENGINE[0]):
                 call, in_pass = BACKWARD, True
             elif not in_pass and (owner != "base" or code.co_name not in WRAPPERS):
                 call = code.co_name
-                if call == FUNCTION[1] and file.endswith(FUNCTION[0]):
-                    users = [_inside(user, OF_FUNCTION) for user in users]
-                    inner = inner and _inside(inner, OF_FUNCTION)
     return tuple(users), inner
 
 

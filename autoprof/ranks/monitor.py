@@ -56,8 +56,11 @@ class RankMonitor:
         self._clock = clock
         self._sleep = sleep
 
-    def comparison(self, *, final: bool) -> RankComparison | None:
-        """Return the last comparison; ``final`` compares all steps that are known."""
+    def comparison(self, *, final: bool, waits: bool = False) -> RankComparison | None:
+        """Return the last comparison; ``final`` compares all steps that are known.
+
+        With ``waits`` it waits for the records of ranks that exchange no messages, for a short time.
+        """
         if self._world_size <= 1 or self._rank:
             return None
         exchange = self._exchange
@@ -69,15 +72,18 @@ class RankMonitor:
         if self._run is None:
             return received or RankComparison(self._world_size, "the ranks' records: keep the sink jsonl on")
         own = {} if exchange is None or received is not None else {0: exchange.work.record()}
-        saved = compare_saved(self._run, self._world_size, received, own)
-        until = self._clock() + CLOSING_S
-        # Ranks that exchange no messages end at about the same time, and write their last records then.
-        while own and (saved.missing or saved.absent) and self._all_write() and self._clock() < until:
-            self._sleep(0.02)
-            saved = compare_saved(self._run, self._world_size, None, own)
-        return saved
+        if own and waits:
+            self._wait(self._run)
+        return compare_saved(self._run, self._world_size, received, own)
 
-    def _all_write(self) -> bool:
-        """Return whether all ranks have a folder in the run's, as those of one machine have."""
-        run = self._run
-        return run is not None and all((run / f"rank{rank}").is_dir() for rank in range(self._world_size))
+    def _wait(self, run: Path) -> None:
+        """Wait for the records of the other ranks: they end at about the same time, and write their last steps then.
+
+        A rank without a folder in the run's is on another machine, and not waited for.
+        """
+        folders = [run / f"rank{rank}" for rank in range(1, self._world_size)]
+        until = self._clock() + CLOSING_S
+        while all(one.is_dir() for one in folders) and self._clock() < until:
+            if all((one / "steps.jsonl").exists() for one in folders):
+                return
+            self._sleep(0.02)

@@ -370,7 +370,8 @@ class _Builder:
             metrics,  # first: it adds to the scalars of the steps
             MemoryTable(self._footprint),
             excluded,
-            self._diagnosis(),
+            *([] if exchange is None else [self._communication_sizes()]),
+            self._diagnosis(),  # it judges what the others before it have added
             *([] if folder is None else [ModuleSources(self._model, folder)]),
             self._unseen_modules(),
         ]
@@ -378,10 +379,12 @@ class _Builder:
             observers.append(LateGroup(self._notes))
         else:
             observers.append(RankExchange(exchange, shows=rank() == 0))
-            observers.append(CommunicationSizes(self._probes.find(CollectiveProbe).traffic, self._recorder.labels))
             self._undo.add(exchange.finish)
         observers.append(self._sampler)
         return observers
+
+    def _communication_sizes(self) -> CommunicationSizes:
+        return CommunicationSizes(self._probes.find(CollectiveProbe).traffic, self._recorder.labels)
 
     def _unseen_modules(self) -> UnseenModules:
         unseen = UnseenModules(self._recorder, self._model, self._selection, self._graphs, self._notes)

@@ -52,7 +52,7 @@ class RepeatedSteps:
         self.is_off = False
         """Whether no event is wanted any more."""
         self._decided = 0
-        """The events so far."""
+        """The events since one was measured."""
         self._known: _Step | None = None
         """The step that repeats."""
         self._at = -1
@@ -75,7 +75,8 @@ class RepeatedSteps:
         if self.is_off:
             return OFF
         self._decided += 1
-        if self._decided % SAMPLED_CALLS == 0:
+        if self._decided == SAMPLED_CALLS:
+            self._decided = -1  # this event is counted once more
             with self._sampled():
                 return self.decide(event)
         try:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from time import perf_counter_ns
 from typing import Any, Final
 
+from ..base.allowance import SAMPLED_CALLS
 from ..base.failures import describe
 from ..base.frame import NO_GAP, Gap, Phase
 from ..base.notes import Notes
@@ -64,6 +65,8 @@ class TrainingSteps:
         self._listeners = listeners
         self.cost = cost
         self._notes = notes
+        self._carried = 0
+        """The events with decisions since one was measured."""
         self.number = 1
         """The number of the open step, recorded or not."""
         self._next_recorded = 0
@@ -100,6 +103,11 @@ class TrainingSteps:
 
     def carry_out(self, decisions: Iterable[Decision]) -> Sequence[Decision]:
         """Carry out the decisions that ``ACTIONS`` names; return the others."""
+        self._carried += 1
+        if self._carried == SAMPLED_CALLS:
+            self._carried = -1  # these are counted once more
+            with self.cost.sampled():
+                return self.carry_out(decisions)
         others: list[Decision] = []
         for decision in decisions:
             action = ACTIONS.get(type(decision))

@@ -138,7 +138,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "FLOPs": config(flops="auto"),
     "functions": config(functions=[{"path": "torch.nn.functional:mse_loss", "name": "Loss/MSE"}]),
     "default sinks": {"sample": {"budget": None}, "flops": "off"},
-    "all files": config(sinks={"jsonl": {}, "prometheus": {}}),
+    "all files": config(sinks={"jsonl": {}, "prometheus": {"port": 0}}),
     "flight recorder": config(sinks={"jsonl": {}}, flight_recorder={"mode": "on"}),
     "a deep capture": config(sinks={"jsonl": {}}, deep={"steps": [4, 6]}),
     "off": {"enabled": False},

@@ -164,6 +164,54 @@ def test_modules_that_are_called_in_place_of_the_model_are_counted() -> None:
     assert {row.name: row.flops["forward"] for row in work.rows}["net"] == 2 * LAYER
 
 
+def test_a_module_inside_of_a_part_is_not_counted_twice() -> None:
+    """It is called by the part, and by the loop as well: what that takes beside the part is not known."""
+
+    def step(model: Any) -> None:
+        (model.net(torch.ones(8, 4)).sum() + model.net[0](torch.ones(8, 4)).sum()).backward()
+
+    work = trained(Task(), *[step] * 4).work
+    assert work is not None
+    assert work.reason == OUTSIDE
+
+
+def test_a_part_is_counted_where_a_later_step_calls_the_whole_model() -> None:
+    """It runs in the model, which has no figure of its own any more."""
+
+    def part(model: Any) -> None:
+        model.net(torch.ones(8, 4)).sum().backward()
+
+    work = trained(Task(), *[part] * 4, *[batch(8)] * 3).work
+    assert work is not None
+    assert work.reason == OUTSIDE  # the head is called beside the part
+
+
+def test_the_backward_of_a_part_is_that_of_the_passes_through_it() -> None:
+    """Two losses go through a trunk twice; no loss reaches a teacher, though its calls make a graph."""
+
+    def step(model: Any) -> None:
+        x = model["trunk"](torch.ones(8, 4))
+        target = model["teacher"](torch.ones(8, 4)).detach()
+        (model["one"](x) - target).sum().backward(retain_graph=True)
+        model["two"](x).sum().backward()
+
+    names = ("trunk", "teacher", "one", "two")
+    work = work_of(trained(nn.ModuleDict({name: nn.Linear(4, 4) for name in names}), *[step] * 4))
+    backward = {row.name: row.flops["backward"] for row in work.rows}
+    assert [backward[name] for name in names] == [2 * LAYER, 0, 2 * LAYER, 2 * LAYER]
+
+
+def test_an_input_that_needs_a_gradient_is_another_call() -> None:
+    """Of a critic, on real samples and on those of its generator."""
+
+    def step(model: Any) -> None:
+        score, x = model["score"], torch.ones(8, 4)
+        (score(x).sum() + score(model["make"](x)).sum()).backward()
+
+    work = work_of(trained(nn.ModuleDict({"make": nn.Linear(4, 4), "score": nn.Linear(4, 4)}), *[step] * 4))
+    assert {row.name: row.flops["backward"] for row in work.rows}["score"] == 3 * LAYER
+
+
 def test_a_cell_that_is_called_in_a_loop_in_place_of_the_model_is_not_counted() -> None:
     """A hook at each of its calls would cost more than the budget."""
 

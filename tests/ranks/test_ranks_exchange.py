@@ -116,7 +116,7 @@ def test_ranks_without_messages_are_compared_once_the_others_have_written_their_
             write_records(tmp_path / "rank1", [make_step(step) for step in range(1, 41)])
 
     monitor = RankMonitor(tmp_path, 0, 2, world.ranks[0], clock=lambda: now[0], sleep=wait)
-    found = monitor.comparison(final=True)
+    found = monitor.comparison(final=True, waits=True)
     assert found is not None
     assert (found.steps, found.slow[0].rank, found.slow[0].name) == (40, 0, "encoder")
 
@@ -130,7 +130,8 @@ def test_a_rank_that_never_writes_its_records_is_waited_for_briefly(tmp_path: Pa
             (tmp_path / str(folders) / f"rank{rank}").mkdir(parents=True)
         slept: list[float] = []
         run = tmp_path / str(folders)
-        RankMonitor(run, 0, 2, world.ranks[0], clock=lambda s=slept: sum(s), sleep=slept.append).comparison(final=True)
+        monitor = RankMonitor(run, 0, 2, world.ranks[0], clock=lambda s=slept: sum(s), sleep=slept.append)
+        monitor.comparison(final=True, waits=True)
         assert (sum(slept) > 0) is waited
         assert sum(slept) < 3
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from ...base.frame import Phase
 from ...base.summary import Finding, Row
-from ...base.units import NS_PER_S, format_bytes, format_percent
+from ...base.units import format_bytes, format_percent
 from ...ranks import RankComparison
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, dominant_name, threshold_rows
 from .._bounds import MIN_SHARE
@@ -55,7 +55,7 @@ def judge(run: Evidence) -> Finding | None:
     times = f"; gradients are reduced {round(reductions)} times for one update" if several else ""
     return found.finding(
         f"exposed communication takes {found}; nothing is computed meanwhile{waits}{alike}{times}"
-        f"{_describe_sizes(run, rows)}",
+        f"{_describe_sizes(rows)}",
         ACCUMULATE if several else OVERLAP,
         name=dominant_name(rows),
         gain_ns=found.mean_ns * part,
@@ -67,14 +67,14 @@ def _sized(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row.communicated_bytes]
 
 
-def _describe_sizes(run: Evidence, rows: list[Row]) -> str:
-    """Return the clause on the bytes of the longest row; a wait has none, and a time without overlap is no link's."""
-    longest = max(_sized(rows), key=lambda row: row.self_ns, default=None)
-    if longest is None:
+def _describe_sizes(rows: list[Row]) -> str:
+    """Return the clause on the bytes of a step. A call that returns at once has the bytes, and its wait the time."""
+    sized = _sized(rows)
+    largest = max(sized, key=lambda row: row.communicated_bytes or 0, default=None)
+    if largest is None:
         return ""
-    size, ns = longest.communicated_bytes or 0, longest.self_ns / max(run.summary.steps, 1)
-    rate = f", {format_bytes(round(size * NS_PER_S / ns))} a second of it" if ns else ""
-    return f"; {longest.name} has {format_bytes(size)} in a step{rate}"
+    most = f", most of it in {largest.name}" if len(sized) > 1 else f" in {largest.name}"
+    return f"; a step communicates {format_bytes(sum(row.communicated_bytes or 0 for row in sized))}{most}"
 
 
 def _own_part(ranks: RankComparison | None, rank: int) -> float:

@@ -39,7 +39,6 @@ from .._contention import is_crowded
 from .._evidence import GRADIENT_HOOKS, NO_WORK, NUMBER, RowCost, RowWork, is_within
 from .._ledger import module_rows, work_times
 from .._long_steps import collection_cause, is_named_elsewhere
-from .._stacks import StackTable
 from .._thresholding import phase_groups, rare_evidence, rare_time, share_evidence
 
 SAME_SIZE: Final = 0.01
@@ -397,17 +396,13 @@ def _judge_unexplained(run: Evidence, own: list[OwnTime]) -> Finding | None:
     else:
         longer = format_ms(ns.middle)
         because = f"its forward takes {longer} longer than its backward, and that is no arithmetic of the model"
-    evidence = _evidence(work) if any(cost.work for cost in costs[hot.name]) else {}
-    table, _ = _table(run, hot)
-    if table is not None and table.dominant and not table.is_torch_work:
-        evidence |= table.evidence()
     return judged.finding(
         f"{hot.name} itself takes {format_ms(own_ns)} of the step ({format_percent(own_ns / run.step_time.middle)}): "
         f"{because}{_lines(run, hot)}",
         IN_PYTHON if kind == "python_ns" else IN_ITS_CODE,
         name=hot.name,
         gain_ns=ns.middle,
-        evidence=evidence,
+        evidence=_evidence(work) if any(cost.work for cost in costs[hot.name]) else {},
     )
 
 
@@ -423,7 +418,7 @@ def _whole_work(costs: Iterable[RowCost]) -> RowWork:
     return RowWork(*map(sum, zip(*works, strict=True)))
 
 
-def _evidence(work: RowWork) -> dict[str, Any]:
+def _evidence(work: RowWork) -> dict[str, int]:
     return {"flops": round(work.flops), "moved_bytes": round(work.moved), "operators": round(work.operators)}
 
 
@@ -528,15 +523,9 @@ def _judge_hooks(run: Evidence, hooked: list[tuple[OwnTime, Interval]]) -> Findi
 
 
 def _lines(run: Evidence, hot: OwnTime) -> str:
-    """Return the clause that names the lines of ``_table``, by share of the step; empty where none were sampled."""
-    table, share = _table(run, hot)
-    return "" if table is None else f"; {table.describe(share)}{table.described_waits}"
+    """Return the clause that names the lines in the module's longest phase, or in its forward, by share of the step.
 
-
-def _table(run: Evidence, hot: OwnTime) -> tuple[StackTable | None, float]:
-    """Return the lines in the module's longest phase, or in its forward, and the share of that row in the step.
-
-    The code of torch that runs most of a backward has no lines.
+    It is empty where they were not sampled. The code of torch that runs most of a backward has no lines.
     """
     for phase in (hot.row.phase, Phase.FORWARD):
         table = run.facts.stacks.get(f"{phase} {hot.name}")
@@ -544,8 +533,9 @@ def _table(run: Evidence, hot: OwnTime) -> tuple[StackTable | None, float]:
             table = table.code_in_backward
         row = next((row for row in run.rows.get(phase, []) if row.name == hot.name), None)
         if table is not None and table.named and row is not None:
-            return table, row.self_ns / max(run.summary.steps * run.summary.step_mean_ns, 1)
-    return None, 0.0
+            share = row.self_ns / max(run.summary.steps * run.summary.step_mean_ns, 1)
+            return f"; {table.describe(share)}{table.described_waits}"
+    return ""
 
 
 RULE = Rule("hot-module", judge, order=50, experiment=edit_module)

@@ -20,7 +20,7 @@ from ...base.summary import Finding
 from ...base.units import count, format_ms
 from ...probes.stacks import OF_FUNCTION
 from .. import Evidence, ExceededBound, Experiment, Rule, abstain, classify, less_often, threshold_rows, threshold_time
-from .._bounds import LARGE_SHARE, MANY_OPERATORS, MAX_BESIDE, MIN_SAMPLES, MIN_SHARE, SEVERAL
+from .._bounds import LARGE_SHARE, MANY_OPERATORS, MAX_BESIDE, MIN_SAMPLES, MIN_SHARE, MOST, SEVERAL
 from .._contention import own_time_ns
 from .._stacks import UNATTRIBUTED
 from .._thresholding import is_above, threshold_phase
@@ -75,7 +75,7 @@ def judge(run: Evidence) -> Finding | None:
     # The longest line certainly has a tenth of the run, or many lines take a part of a loop each.
     is_note = table.dominant is None and table.share_low(table.named[0]) * found.mean_share < MIN_SHARE
     # The backward of such a function is code of the program, and shows nothing of a loss's.
-    is_note |= any(line.function.endswith(OF_FUNCTION) for line in table.innermost[:1])
+    is_note |= sum(line.ns for line in table.innermost if line.function.endswith(OF_FUNCTION)) > MOST * table.ns
     where += table.described_waits
     nodes, backward_ns = _nodes_outside(run), _backward_ns(run)
     if backward_ns >= MIN_SHARE * run.summary.step_mean_ns:

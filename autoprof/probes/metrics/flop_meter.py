@@ -112,6 +112,8 @@ class FlopMeter:
     def add_steps(self, calls: StepCalls, shapes: list[ModelCall], *, warmup: bool, steps: int = 1) -> None:
         """Add equal steps with these calls of the model; count their FLOPs if due."""
         self._shapes = shapes
+        if calls.is_unknown:
+            return
         backward = [shapes[number].backward and calls.passes != 0 for number in calls.shapes if number >= 0]
         reason = _reason(calls, backward)
         sequence = tuple(CountedCall(*one) for one in zip(calls.shapes, backward, strict=False))
@@ -130,9 +132,8 @@ class FlopMeter:
         self._hold()
 
     def _living(self) -> dict[str, nn.Module]:
-        """Return the parts, or nothing where the program has dropped one."""
-        found = {part: model for part, known in self._models.items() if (model := known()) is not None}
-        return found if len(found) == len(self._models) else {}
+        """Return the parts that the program has not dropped."""
+        return {part: model for part, known in self._models.items() if (model := known()) is not None}
 
     def _hold(self) -> None:
         """Hold the attributes of a model that is not counted yet, and let go of those of one that is."""
@@ -148,7 +149,7 @@ class FlopMeter:
                     hasattr(type(model), "__del__") or _leads_to(vars(model), model) for model in models.values()
                 )
         if self._may_hold:
-            self._held = {part: (type(model), vars(model)) for part, model in models.items()}
+            self._held |= {part: (type(model), vars(model)) for part, model in models.items()}
 
     def _count(self, model: nn.Module, call: CountedCall, allowance: Allowance) -> None:
         active, recorder.active = recorder.active, None  # spans of this forward belong to no step
@@ -176,12 +177,13 @@ class FlopMeter:
         """Count the calls that are not counted yet, those of most steps first, unless that takes too long."""
         held, self._held = self._held, {}
         models = self._living()
-        if not models and not self._reasons:
+        for part, (kind, attributes) in held.items() if not self._reasons else ():
             with suppress(Exception):  # a class may be written in C, and have attributes of its own
-                for part, (kind, attributes) in held.items():
-                    models[part] = object.__new__(kind)
-                    object.__setattr__(models[part], "__dict__", attributes)
-                self._compare_trained(models)
+                if part not in models:
+                    made = object.__new__(kind)
+                    object.__setattr__(made, "__dict__", attributes)
+                    models[part] = made
+        self._compare_trained(models)
         self._count_rest(models)
 
     def _is_counted(self) -> bool:
@@ -258,10 +260,10 @@ class FlopMeter:
         )
 
     def _used(self, summary: Summary) -> dict[str, float]:
-        """Return the shares of the parts' calls with a backward that had one, of those that have had fewer.
+        """Return the backwards of each part's calls with a graph, as their rows count them, where that is not one each.
 
         Where several models are called in turns, each makes graphs that some of the losses do not reach: of a generator
-        whose output is detached, or of which another one is trained.
+        whose output is detached, of a teacher; and two losses go through one graph twice.
         """
         counted, called = Tally[str](), Tally[str]()
         for sequence, steps in self._steps.items():
@@ -269,13 +271,16 @@ class FlopMeter:
                 part = self._shapes[call.shape].part
                 counted[part] += steps * call.backward
                 called[part] += steps
-        calls = {(row.fqn, row.phase): row.calls for row in summary.rows if row.fqn in self._models}
-        found = {}
-        for part in self._models if len(self._models) > 1 else ():
+        calls = {(row.fqn, row.phase): row.calls for row in summary.rows if row.fqn is not None}
+        if len(self._models) < 2 or not any(phase is Phase.BACKWARD for _, phase in calls):
+            return {}
+        found: dict[str, float] = {}
+        for part in self._models:
             forward, backward = (calls.get((part, phase), 0) for phase in (Phase.FORWARD, Phase.BACKWARD))
-            share = round(backward / max(forward, 1) * called[part] / max(counted[part], 1), 2)
-            if backward and share < 1:
-                found[part] = share
+            within = (fqn for fqn, phase in calls if phase is Phase.BACKWARD)
+            if forward and (backward or not any(f"{fqn}.".startswith(f"{part}.") for fqn in within)):
+                share = round(backward / forward * called[part] / max(counted[part], 1), 2)
+                found |= {part: share} if share != 1 else {}
         return found
 
     def _mean_step(self, used: Mapping[str, float]) -> tuple[FlopCount, Parts]:

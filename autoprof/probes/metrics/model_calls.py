@@ -1,9 +1,8 @@
-"""The hooks on the model itself that record the shapes of its calls; no other module gets one."""
+"""The hooks that record the shapes of the calls of a model, or of its parts; no other module gets one."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, repeat
 from typing import Any, Final, NamedTuple
@@ -25,7 +24,9 @@ from .flops import ModelCall, describe
 MAX_SHAPES: Final = 32
 """A run with more different shapes gets no figure instead of a growing table."""
 MAX_PARTS: Final = 16
-"""Modules whose calls are recorded in place of the model's, and their calls in a step: each takes some microseconds."""
+"""Modules whose calls are recorded in place of the model's, and their calls in the first step."""
+MAX_CALLS: Final = 64
+"""Calls in a step from which on none is recorded where there are several parts: each takes some microseconds."""
 DEPTH: Final = 4
 
 _compiling = torch.compiler.is_dynamo_compiling
@@ -45,6 +46,8 @@ class StepCalls(NamedTuple):
     """Those of them that recorded a graph of their own."""
     elements: int = 0
     """Elements of the tensors that the calls were given."""
+    is_unknown: bool = False
+    """Whether calls were not noted yet: those of the step that has shown the parts."""
 
 
 def callable_parts(model: nn.Module) -> dict[str, nn.Module]:
@@ -54,14 +57,21 @@ def callable_parts(model: nn.Module) -> dict[str, nn.Module]:
     discriminator of a GAN, which a program keeps in a container or trains as two models. None of more than
     ``MAX_PARTS``.
     """
-    found, waiting = dict[str, nn.Module](), [("", model)]
+    found, waiting, seen = dict[str, nn.Module](), [("", model)], set[int]()
     while waiting:
-        fqn, module = waiting.pop()
-        if module.forward is not None and getattr(module.forward, "__func__", None) is not nn.Module.forward:
+        fqn, module = waiting.pop(0)
+        if id(module) in seen:  # it is in several containers
+            continue
+        seen.add(id(module))
+        if _is_callable(module):
             found[fqn] = module
         else:
             waiting += [(f"{fqn}.{name}" if fqn else name, child) for name, child in module.named_children()]
     return found if len(found) <= MAX_PARTS else {}
+
+
+def _is_callable(module: nn.Module) -> bool:
+    return getattr(module.forward, "__func__", None) is not nn.Module.forward
 
 
 class _PartProbe(EntryProbe):
@@ -122,6 +132,8 @@ class RootProbe:
         self._known: dict[Hashable, int] = {}
         self._describes = False
         """Whether a call of the open step had new shapes: the step is searched for calls outside of the model's."""
+        self._codes = b""
+        """The codes of the last step: one with others may have calls outside of the parts."""
         self.numbers: list[int] = []
         """Numbers of the open step's calls, in order."""
         self.allowance = allowance
@@ -179,46 +191,66 @@ class RootProbe:
             return -1
         number = self._known[key] = len(self.shapes)
         self._elements[number] = elements
-        self.shapes.append(replace(describe(module, args, kwargs), part=part))
+        call = describe(module, args, kwargs)
+        if len(self.models) > 1:  # the rows show which of the parts have a backward, those in ``eval`` mode as well
+            call = replace(call, backward=call.grad)
+        self.shapes.append(replace(call, part=part))
         self._describes = True
         return number
 
     def take(self, marks: MarkBatch) -> StepCalls:
         """Return the calls of the step with these marks, and clear them."""
         calls = tuple(self.numbers)
-        if not self._is_called:
-            self._find_parts(calls, marks)
+        is_unknown = not self._is_called and self._find_parts(calls, marks)
+        if len(calls) > MAX_CALLS and len(self.models) > 1:
+            self.remove()
+            self.models.clear()
         self.numbers.clear()
         elements, self._unnumbered = self._unnumbered, 0
         for number in calls:
             elements += self._elements.get(number, 0)
-        outside = self._describes and next(self._outermost(marks.codes), None) is not None
-        self._describes = False
+        searches = self._describes or marks.raw_codes is not self._codes
+        outside = bool(calls) and searches and next(self._outermost(marks.codes), None) is not None
+        self._describes, self._codes = False, marks.raw_codes
         counter = self._passes
         if counter is None:
-            return StepCalls(calls, outside, None, elements=elements)
+            return StepCalls(calls, outside, None, 0, elements, is_unknown)
         begun, reached, differentiable = counter.begun, counter.reached, counter.differentiable
         counter.begun = counter.reached = counter.differentiable = 0
         passes = None if begun and not reached else reached  # hooks do not fire inside a compiled graph
-        return StepCalls(calls, outside, passes, differentiable, elements)
+        return StepCalls(calls, outside, passes, differentiable, elements, is_unknown)
 
-    def _find_parts(self, calls: tuple[int, ...], marks: MarkBatch) -> None:
-        """Take the modules that the first step with calls has called in place of the model as its parts."""
+    def _find_parts(self, calls: tuple[int, ...], marks: MarkBatch) -> bool:
+        """Take the modules that the first step with calls has called in place of the model as its parts.
+
+        Return whether there are any. Not one inside of another, nor one in a module that may have been called itself:
+        it has no marks where rules name others.
+        """
         found = [] if calls else [*islice(self._outermost(marks.codes), MAX_PARTS + 1)]
-        self._is_called = bool(calls or found)
-        model = self._model()
-        if model is not None and len(found) <= MAX_PARTS:  # a cell that a loop calls costs too much
-            for fqn in dict.fromkeys(found):
-                with suppress(AttributeError):  # a name of several modules
-                    self._add(fqn, model.get_submodule(fqn))
+        self._is_called, model = bool(calls or found), self._model()
+        names = [fqn for fqn in dict.fromkeys(found) if not any(fqn.startswith(f"{other}.") for other in found)]
+        if model is None or not names or len(found) > MAX_PARTS:  # a cell that a loop calls costs too much
+            return False
+        modules = dict(model.named_modules())
+        around = {fqn[:at] for fqn in names for at, letter in enumerate(fqn) if letter == "."}
+        around -= {label.fqn or "" for label in self.recorder.labels}
+        if any(fqn not in modules for fqn in names) or any(_is_callable(modules[fqn]) for fqn in around):
+            return False
+        self.remove()  # they run inside of the model as well, where a later step calls that
+        self.models.clear()
+        self._probes.clear()
+        for fqn in names:
+            self._add(fqn, modules[fqn])
+        return True
 
     def _outermost(self, codes: list[int]) -> Iterator[str]:
-        """Yield the modules that were entered before, after or between the calls of the parts, outside of others."""
-        inside: list[str] = []
+        """Yield the modules that were entered outside of the calls of the parts, and of one another."""
+        labels, inside = self.recorder.labels, list[str]()
+        unmarked = tuple(f"{part}." for part in self.models.keys() - {label.fqn for label in labels} if part)
         for code in codes:
             kind = code & KIND_MASK
-            fqn = self.recorder.labels[code >> KIND_BITS & INDEX_MASK].fqn if kind in (ENTER, LEAVE) else None
-            if fqn is None:
+            fqn = labels[code >> KIND_BITS & INDEX_MASK].fqn if kind in (ENTER, LEAVE) else None
+            if fqn is None or fqn.startswith(unmarked):
                 continue
             if kind == LEAVE:
                 del inside[-1:]
@@ -233,7 +265,8 @@ def _brief(value: Any, depth: int = DEPTH) -> Hashable:
     # Values of one container that are read in every call; a longer container is represented by its length.
     most = 64
     if isinstance(value, Tensor):
-        return None if value.is_nested else value.shape, value.dtype  # nested tensors of padded layout have no shape
+        # Nested tensors of padded layout have no shape.
+        return None if value.is_nested else value.shape, value.dtype, value.requires_grad
     if value is None or isinstance(value, (bool, str)):
         return value
     if depth and isinstance(value, (tuple, list, Mapping)) and len(value) > most:
