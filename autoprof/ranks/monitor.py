@@ -84,6 +84,7 @@ class RankMonitor:
         folders = [run / f"rank{rank}" for rank in range(1, self._world_size)]
         until = self._clock() + CLOSING_S
         while all(one.is_dir() for one in folders) and self._clock() < until:
-            if all((one / "steps.jsonl").exists() for one in folders):
+            files = [one / "steps.jsonl" for one in folders]
+            if all(one.exists() and one.stat().st_size for one in files):
                 return
             self._sleep(0.02)

@@ -108,11 +108,12 @@ def test_ranks_without_messages_are_compared_once_the_others_have_written_their_
     world.train(0, range(1, 41), 80)
     for rank in range(2):
         (tmp_path / f"rank{rank}").mkdir()
+        (tmp_path / f"rank{rank}" / "steps.jsonl").touch()  # as long as its sink has it open
     now = [0.0]
 
     def wait(seconds: float) -> None:
         now[0] += seconds
-        if now[0] > 0.5 and not (tmp_path / "rank1" / "steps.jsonl").exists():
+        if now[0] > 0.5 and not (tmp_path / "rank1" / "steps.jsonl").stat().st_size:
             write_records(tmp_path / "rank1", [make_step(step) for step in range(1, 41)])
 
     monitor = RankMonitor(tmp_path, 0, 2, world.ranks[0], clock=lambda: now[0], sleep=wait)
