@@ -72,6 +72,16 @@ def test_a_slow_rank_costs_the_others_their_wait_and_not_their_own_time_in_that_
     assert (finding.severity, finding.rank, finding.name, finding.gain_ns) == ("warning", 1, "Data", 30 * MS)
 
 
+@pytest.mark.parametrize(("cause", "gain_ms"), [("batches", 10), ("machine", 20)])
+def test_work_that_is_shared_out_evenly_takes_longer_on_the_others(cause: Any, gain_ms: int) -> None:
+    """Of two ranks, one takes 20 ms longer for its larger batches: with equal ones both take 10 ms more."""
+    excess = Interval.exact(20 * MS)
+    slow = SlowRank(0, "persistent", cause, "encoder", Phase.FORWARD, 20 * MS, excess, 20 * MS, 40, ratio=2.0)
+    ranks = RankComparison(2, steps=40, step_ns=100 * MS, slow=(slow,), excess_ns=excess)
+    finding = judge(ranks)
+    assert finding.gain_ns == gain_ms * MS
+
+
 def test_the_slow_rank_comes_before_the_time_in_no_span_that_it_leaves() -> None:
     """Of 60 ms in no span rank 0 has 40 more than the others: these are the larger cause."""
     slow = SlowRank(0, "persistent", "host", "(other)", Phase.OTHER, 40 * MS, Interval.exact(40 * MS), 40 * MS, 40)
