@@ -226,6 +226,18 @@ def test_a_cell_that_is_called_in_a_loop_in_place_of_the_model_is_not_counted() 
     assert work.reason == "no recorded step called the model as a whole"
 
 
+def test_a_part_that_is_called_very_often_is_not_counted() -> None:
+    """The first step, of two calls, has promised few."""
+
+    def step(calls: int) -> Any:
+        return lambda model: sum(model["cell"](torch.ones(8, 4)).sum() for _ in range(calls)).backward()
+
+    model = nn.ModuleDict({"cell": nn.Linear(4, 4), "head": nn.Linear(4, 4)})
+    work = trained(model, *[step(2)] * 4, *[step(65)] * 3).work
+    assert work is not None
+    assert work.reason == "no recorded step called the model as a whole"
+
+
 def test_a_container_of_many_models_is_not_counted() -> None:
     """Each call would cost some microseconds."""
 

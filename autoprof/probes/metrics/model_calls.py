@@ -27,6 +27,8 @@ MAX_PARTS: Final = 16
 """Modules whose calls are recorded in place of the model's, and their calls in the first step."""
 MAX_CALLS: Final = 64
 """Calls in a step from which on none is recorded where there are several parts: each takes some microseconds."""
+MAX_SEARCHED: Final = 64
+"""Steps with different marks that are searched for calls outside of the parts."""
 DEPTH: Final = 4
 
 _compiling = torch.compiler.is_dynamo_compiling
@@ -133,7 +135,9 @@ class RootProbe:
         self._describes = False
         """Whether a call of the open step had new shapes: the step is searched for calls outside of the model's."""
         self._codes = b""
-        """The codes of the last step: one with others may have calls outside of the parts."""
+        """The codes of the last step that was searched: one with others may have calls outside of the parts."""
+        self._searched = set[int]()
+        """The hashes of those codes."""
         self.numbers: list[int] = []
         """Numbers of the open step's calls, in order."""
         self.allowance = allowance
@@ -205,13 +209,13 @@ class RootProbe:
         if len(calls) > MAX_CALLS and len(self.models) > 1:
             self.remove()
             self.models.clear()
+            calls = ()
         self.numbers.clear()
         elements, self._unnumbered = self._unnumbered, 0
         for number in calls:
             elements += self._elements.get(number, 0)
-        searches = self._describes or marks.raw_codes is not self._codes
-        outside = bool(calls) and searches and next(self._outermost(marks.codes), None) is not None
-        self._describes, self._codes = False, marks.raw_codes
+        outside = bool(calls) and self._searches(marks) and next(self._outermost(marks.codes), None) is not None
+        self._describes = False
         counter = self._passes
         if counter is None:
             return StepCalls(calls, outside, None, 0, elements, is_unknown)
@@ -219,6 +223,14 @@ class RootProbe:
         counter.begun = counter.reached = counter.differentiable = 0
         passes = None if begun and not reached else reached  # hooks do not fire inside a compiled graph
         return StepCalls(calls, outside, passes, differentiable, elements, is_unknown)
+
+    def _searches(self, marks: MarkBatch) -> bool:
+        """Return whether a step is searched for calls outside of the parts: one with new shapes, or other marks."""
+        if marks.raw_codes is not self._codes and len(self._searched) < MAX_SEARCHED:
+            self._codes, known = marks.raw_codes, len(self._searched)
+            self._searched.add(hash(marks.raw_codes))
+            return self._describes or len(self._searched) > known
+        return self._describes
 
     def _find_parts(self, calls: tuple[int, ...], marks: MarkBatch) -> bool:
         """Take the modules that the first step with calls has called in place of the model as its parts.
