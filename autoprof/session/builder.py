@@ -371,7 +371,7 @@ class _Builder:
             MemoryTable(self._footprint),
             excluded,
             *([] if exchange is None else [self._communication_sizes()]),
-            self._diagnosis(),  # it judges what the others before it have added
+            self._diagnosis(),  # after the observers that add the figures of the summary which it judges
             *([] if folder is None else [ModuleSources(self._model, folder)]),
             self._unseen_modules(),
         ]
