@@ -218,6 +218,28 @@ def test_a_training_has_a_report_on_the_standard_error_only(tmp_path: Path, quic
     assert len(list((tmp_path / "out").iterdir())) == 1
 
 
+def test_a_program_with_a_session_of_its_own_makes_another_optimizer(tmp_path: Path, quick_run: list[str]) -> None:
+    """After a part is unfrozen: the command and the session both notice optimizers that are made."""
+    text = """
+import torch, autoprof
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model[1].parameters(), lr=0.1)
+session = autoprof.instrument(model, {"sinks": {}}, optimizer=optimizer)
+for step in range(12):
+    if step == 6:
+        optimizer = torch.optim.Adam(model.parameters())
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+session.close()
+print(session.summary().all_steps)
+"""
+    result = call(quick_run, tmp_path, write(tmp_path, text))
+    assert (result.returncode, result.stdout) == (0, "12\n"), result.stderr
+
+
 def test_a_training_that_is_terminated_keeps_its_records(tmp_path: Path, quick_run: list[str]) -> None:
     """SIGTERM ends the process as without autoprof, after the session is closed."""
     end = "    if step == 20: __import__('os').kill(__import__('os').getpid(), __import__('signal').SIGTERM)\n"

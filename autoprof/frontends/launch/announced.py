@@ -24,6 +24,11 @@ class Announced:
             self._announce(instance)
         return self._method.__get__(instance, owner)
 
+    def __call__(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        """Announce a call and make it, for a wrapper that has found this object in the class in place of the method."""
+        self._announce(instance)
+        return self._method(instance, *args, **kwargs)
+
     def put(self) -> None:
         """Announce calls from now on; not where another package has replaced the method meanwhile."""
         if vars(self._owner).get(self._name) is self._method:
