@@ -56,7 +56,7 @@ def no_pass_is_long(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequ
     if request.node.get_closest_marker("long_passes") is None:
         from autoprof.session.pipeline import Pipeline
 
-        monkeypatch.setattr(Pipeline, "took_long", lambda _self: False)
+        monkeypatch.setattr(Pipeline, "_note_length", lambda *_arguments: None)
 
 
 @pytest.fixture(scope="module", autouse=True)

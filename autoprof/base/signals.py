@@ -62,8 +62,18 @@ class DeferSignals:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.depth -= 1
-        if not self.depth and self._noting is not None and get_ident() == self._main:
+        if self.depth or self._noting is None or get_ident() != self._main:
+            return
+        try:
+            for number, handler in self._handlers.items():
+                if getsignal(number) is self._noting:  # one that the block has installed stays
+                    set_handler(number, handler)
+        except BaseException:  # raised by a handler that is back already
             self._leave()
+            raise
+        if self._came:
+            self._leave()
+        self._noting, self._handlers = None, {}
 
     def _leave(self) -> None:
         try:
@@ -80,7 +90,7 @@ class DeferSignals:
 
     def _restore(self) -> None:
         for number, handler in self._handlers.items():
-            if self._noting is not None and getsignal(number) is self._noting:  # one that the block has installed stays
+            if self._noting is not None and getsignal(number) is self._noting:
                 set_handler(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -63,11 +63,6 @@ class Recorder:
         """Whether the open step is unsampled: nothing is appended, and callers may skip making a mark."""
         return self.buffer.suspended
 
-    @property
-    def position(self) -> int:
-        """The position of the next mark of the open step."""
-        return len(self.buffer)
-
     def on_change(self, update: Callable[[], None]) -> None:
         """Call ``update`` after each change of ``read`` or ``thread``."""
         self._on_change.append(update)

@@ -100,9 +100,8 @@ class Clock:
         """Return the index of a tensor's device; None where its type is not the clock's."""
         return None
 
-    def host_ns(self, reading: Reading) -> int:
-        """Return the host time of a reading, without waiting."""
-        return int(reading)
+    host_ns: Callable[[Reading], int] = staticmethod(int)
+    """Return the host time of a reading, without waiting."""
 
     def passed(self, readings: Sequence[Reading]) -> bool:
         """Return whether the device has passed all of these readings, without waiting."""

@@ -28,7 +28,9 @@ class Memory(ABC):
 
     now_ns: Callable[[], int] = staticmethod(perf_counter_ns)
     """The clock by which readings at step ends are due."""
-    _began_ns = _due_ns = 0
+    due_ns = 0
+    """The time from which on the next reading at a step's end is due: ``at_step_end`` returns nothing before."""
+    _began_ns = 0
 
     @abstractmethod
     def level_bytes(self) -> int:
@@ -56,10 +58,10 @@ class Memory(ABC):
     def at_step_end(self) -> dict[str, int]:
         """Return the readings; nothing where the last ones were read shortly before."""
         now = self.now_ns()
-        if now < self._due_ns:
+        if now < self.due_ns:
             return {}
         self._began_ns = self._began_ns or now
-        self._due_ns = now + min(max((now - self._began_ns) // PAUSE_PART, MIN_PAUSE_NS), MAX_PAUSE_NS)
+        self.due_ns = now + min(max((now - self._began_ns) // PAUSE_PART, MIN_PAUSE_NS), MAX_PAUSE_NS)
         return self.readings()
 
     def capacity_bytes(self) -> int | None:

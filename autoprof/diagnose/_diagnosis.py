@@ -69,7 +69,9 @@ class CallMonitor:
         if self._debug.looks:
             self._debug.close_step(counts)
         self._closed += 1
-        self._debug.looks = self._closed < FIRST_LOOKS or self._closed % LOOK_EVERY == 0
+        looks = self._closed < FIRST_LOOKS or self._closed % LOOK_EVERY == 0
+        if looks is not self._debug.looks:
+            self._debug.look_at_next(looks)
         if not counts:
             logs.drop()
             waits.drop()

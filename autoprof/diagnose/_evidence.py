@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from ..base.frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
@@ -270,7 +271,7 @@ class EvidenceCollector:
             if len(self._longest) < KEPT_LONGEST or step_ns > self._longest[-1].step_ns:
                 # A view of the times would keep the whole matrix alive.
                 self._longest.append(LongStep(step, step_ns, run.layout, run.total_ns[at].copy()))
-                self._longest.sort(key=lambda one: -one.step_ns)
+                self._longest.sort(key=attrgetter("step_ns"), reverse=True)
                 del self._longest[KEPT_LONGEST:]
 
     def _add_memory(self, step: int, memory: Mapping[str, int]) -> None:

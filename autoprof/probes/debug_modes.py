@@ -30,16 +30,24 @@ class DebugProbe(CallProbe, Listener):
         self.steps = 0
         """The steps looked at, but those of the warm-up."""
         self.looks = True
-        """Whether the open step is looked at."""
+        """Whether the open step is looked at; ``look_at_next`` changes it."""
         self.seen: set[str] = set()
         """The switches that were on when a backward pass of the open step began."""
         super().__init__([(BACKWARD, self)])
         self.counts: Counter[str] = Counter()
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        if self.looks:
-            self._look()
+        self._look()
         return False
+
+    def attach(self) -> None:
+        super().attach()
+        self.look_at_next(self.looks)
+
+    def look_at_next(self, looks: bool) -> None:
+        """Look at the steps from the next one on, or at none of them: a listener costs time in each backward pass."""
+        self.looks = looks
+        BACKWARD.listen(self) if looks and self._holds else BACKWARD.ignore(self)
 
     def _look(self) -> None:
         if torch.is_anomaly_enabled() or _profiler_enabled() or (_trace() or _profile()) is not None:

@@ -41,12 +41,14 @@ def _make(context: ProbeContext) -> CallProbe:
 
     def of_zero_grad(_function: Callable[..., Any], args: tuple[Any, ...]) -> int:
         owner = args[0] if args else None
-        is_others = optimizers.given and isinstance(owner, Optimizer) and not optimizers.trains(owner)
+        is_others = isinstance(owner, Optimizer) and not optimizers.trains(owner)
         return -1 if is_others else codes["zero_grad"]
 
     pairs = []
     for name, replacements in REPLACEMENTS.items():
-        listener = SpanListener(context.recorder, codes[name], of_zero_grad if name == "zero_grad" else None)
+        listener = SpanListener(
+            context.recorder, codes[name], of_zero_grad if name == "zero_grad" and optimizers.given else None
+        )
         pairs += [(replacement, listener) for replacement in replacements]
     return CallProbe(pairs)
 

@@ -21,6 +21,8 @@ class Observer:
 
     provides = "part of the summary"
     """A noun for the annotation, in the note of its failure: ``no {provides} after …``."""
+    is_idle = False
+    """Whether ``step`` has nothing to do: it is not called then."""
 
     def step(self, raw: RawStep) -> RawStep:
         """Take the data of a closed step that the next one would overwrite; return the step, or a copy that differs.

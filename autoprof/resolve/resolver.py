@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -44,7 +45,7 @@ class Resolver:
         self._labels = labels
         self._mark_ns = mark_ns
         self.waiting: deque[RawStep] = deque()
-        """The steps that wait for the device."""
+        """The closed steps, in order, that wait for the device or for a pass."""
         self._last_end: tuple[Clock, Reading] | None = None
         """The end of the last step of a device's clock, kept for the length of the gap after it."""
         self._resolved: deque[FrameRun] = deque()
@@ -57,9 +58,8 @@ class Resolver:
         self.late_steps += len(self.waiting)
         self.waiting.clear()
 
-    def submit(self, raw: RawStep) -> None:
-        """Take a closed step; the oldest is given up where too many wait for the device."""
-        self.waiting.append(raw)
+    def give_up_oldest(self) -> None:
+        """Give up the oldest steps where too many wait for the device."""
         while len(self.waiting) > PENDING:
             oldest = self.waiting[0]
             # Other steps wait for nothing but their turn: those of the host's clock, those that the device has passed.
@@ -102,8 +102,8 @@ class Resolver:
         lanes = first.lanes()
         raws, plan = [first], self._plan(first, lanes)
         most = _most_together(first)
-        while pending and plan.repeatable and len(raws) < most and _alike(pending[0], first, lanes):
-            raws.append(pending.popleft())
+        if plan.repeatable:
+            raws += [pending.popleft() for _ in range(_alike(islice(pending, most - 1), first, lanes))]
         if plan.calls:
             self._history.extend([(raw.serial, plan) for raw in raws[-KEPT_PLANS:]])
         count = len(raws)
@@ -139,7 +139,7 @@ class Resolver:
                 break
             raw = pending[0]
             readings = raw.readings()
-            if not (_alike(raw, first, lanes) and _has_passed(raw, readings)):
+            if not (_alike((raw,), first, lanes) and _has_passed(raw, readings)):
                 break
         is_time = np.ones(count + 1, dtype=bool)
         is_time[plan.values] = False
@@ -223,11 +223,14 @@ def _is_same_stream(one: Times, other: Times) -> bool:
     return here is not None and there is not None and here.place is there.place is None and here.places == there.places
 
 
-def _alike(one: RawStep, other: RawStep, lanes: tuple[int, ...] | None) -> bool:
-    """Return whether two steps of one clock have the same marks on the same lanes, which are those of the other."""
-    marks, others = one.mark_batch, other.mark_batch
-    if marks.dropped or others.dropped or one.clock is not other.clock:
-        return False
-    if marks.raw_codes != others.raw_codes:
-        return False
-    return one.lanes() == lanes if marks.multithreaded else lanes is None
+def _alike(steps: Iterable[RawStep], first: RawStep, lanes: tuple[int, ...] | None) -> int:
+    """Return how many steps at the begin have the clock and the marks of ``first``, on the same lanes."""
+    count, codes = 0, first.mark_batch.raw_codes
+    for one in steps:
+        marks = one.mark_batch
+        if marks.dropped or first.mark_batch.dropped or one.clock is not first.clock or marks.raw_codes != codes:
+            break
+        if one.lanes() != lanes if marks.multithreaded else lanes is not None:
+            break
+        count += 1
+    return count

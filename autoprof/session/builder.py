@@ -253,6 +253,7 @@ class _Builder:
             self._model,
             self._optimizers,
             steps,
+            self._recorder,
             auto=self._settings.step == "auto",
             training_forward_calls=self._context.training_forward_calls,
         )

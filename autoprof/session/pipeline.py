@@ -26,6 +26,7 @@ from ..base.storage.runs import RunFolder
 from ..base.summary import Summary
 from ..base.units import NS_PER_S
 from ..capture.calibration import LimitMeter
+from ..capture.marks.mark_batch import INTEGER_BYTES
 from ..capture.recorder import Recorder
 from ..devices import Clock
 from ..resolve import PENDING, RawStep, Resolver
@@ -112,7 +113,9 @@ class Pipeline:
         """The time at which the last pass began."""
         self._first_ns = self._due_ns = maxsize
         """The time of the first step; no pass is due before."""
-        self._took_long = self._is_behind = False
+        self.took_long = False
+        """Whether a pass was so long that the step which it lengthens must not be counted; that step clears it."""
+        self._is_behind = False
 
     def use_clock(self, clock: Clock) -> None:
         """Measure the limits of the clock that is read from now on."""
@@ -125,14 +128,17 @@ class Pipeline:
         """Take a closed step; make a pass if one is due."""
         for observer in self._steppers:
             try:
-                raw = observer.step(raw)
+                if not observer.is_idle:
+                    raw = observer.step(raw)
             except Exception as error:
                 self._drop(observer, error)
-        self._resolver.submit(raw)
+        self._resolver.waiting.append(raw)
+        if self._holds_events:
+            self._resolver.give_up_oldest()
         now_ns = self._now_ns()
         if self._first_ns == maxsize:
             self._first_ns, self._due_ns = now_ns, now_ns + FIRST_PASS_NS
-        waiting, marks = len(self._resolver.waiting), raw.mark_batch.mark_count
+        waiting, marks = len(self._resolver.waiting), len(raw.mark_batch.raw_codes) // INTEGER_BYTES
         if self._holds_events:
             # Events of a device's clock in the steps that wait, one for every mark, above which a pass is due.
             is_crowded = waiting >= MAX_WITH_EVENTS or waiting * marks >= 4096
@@ -171,12 +177,7 @@ class Pipeline:
         self._note_length(now_ns, max(LONG_PASS_NS, 2 * length_ns))
 
     def _note_length(self, began_ns: int, long_ns: int = LONG_PASS_NS) -> None:
-        self._took_long = self._took_long or self._now_ns() - began_ns >= long_ns
-
-    def took_long(self) -> bool:
-        """Return, once, whether a pass was so long that the step which it lengthens must not be counted."""
-        took_long, self._took_long = self._took_long, False
-        return took_long
+        self.took_long = self.took_long or self._now_ns() - began_ns >= long_ns
 
     def flush(self, *, wait: bool = False) -> None:
         """Pass on the frames of all steps that the device has passed; ``wait`` blocks for the rest."""

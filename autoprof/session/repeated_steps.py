@@ -8,17 +8,28 @@ receives those that were compared, and decides from then on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from weakref import ref
 
 from ..base.allowance import SAMPLED_CALLS
-from .events import OFF, Decision, EndStep, Event, Fetch, Marks, UpdateEnds
+from .events import OFF, Decision, EndStep, Event, Fetch, UpdateEnds
 from .step_detector import StepDetector
 
 MAX_EVENTS: Final = 4096
 """A step with more events is not remembered: one that never ends would fill the memory."""
+
+
+class OpenMarks(Protocol):
+    """The marks of the open step."""
+
+    @property
+    def buffer(self) -> Sized:
+        """The marks."""
+
+    def calls_since(self, start: int) -> Sequence[str]:
+        """Return what ``events.Marks.calls_since`` does."""
 
 
 class _Step(NamedTuple):
@@ -41,7 +52,7 @@ class RepeatedSteps:
     def __init__(
         self,
         detector: StepDetector,
-        marks: Marks,
+        marks: OpenMarks,
         sampled: Callable[[], AbstractContextManager[object]],
         fail: Callable[[str], None],
     ) -> None:
@@ -90,7 +101,7 @@ class RepeatedSteps:
                     if at < len(known.events):
                         self._at = at
                         if event.__class__ is UpdateEnds:
-                            self._update_position = self._marks.position
+                            self._update_position = len(self._marks.buffer)
                     else:
                         self._at, self._update_position = 0, None
                         self._repeats += 1
@@ -148,7 +159,7 @@ class RepeatedSteps:
     @property
     def position(self) -> int:
         """The position of the next mark, or where the detector catches up, that of the last update."""
-        return self._marks.position if self._update_position is None else self._update_position
+        return len(self._marks.buffer) if self._update_position is None else self._update_position
 
     def calls_since(self, start: int) -> Sequence[str]:
         """Return the fqns of the modules called since this position. A step that needs them is not remembered."""

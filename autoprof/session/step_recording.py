@@ -11,6 +11,7 @@ from ..base.failures import contain, ignore
 from ..base.frame import Phase
 from ..base.notes import Notes
 from ..capture.marks.codes import INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE
+from ..capture.marks.mark_batch import INTEGER_BYTES
 from ..capture.recorder import Recorder
 from ..devices import Clock, Memory, Reading
 from ..resolve import RawStep
@@ -160,11 +161,19 @@ class StepRecording:
     # Close.
 
     def close(
-        self, opened: OpenStep, number: int, excluded_ns: int, *, steps_in_one: int = 1, until: int | None = None
+        self,
+        opened: OpenStep,
+        number: int,
+        excluded_ns: int,
+        *,
+        began_ns: int | None = None,
+        steps_in_one: int = 1,
+        until: int | None = None,
     ) -> RawStep:
         """Close the recorded step; it ends now, or with the last mark before ``until``.
 
-        Of several steps in one, all of equal length, the last one is recorded, as a warm-up step.
+        Of several steps in one, all of equal length, the last one is recorded, as a warm-up step. ``began_ns`` is the
+        time at which the work at its end began; None at the end of the run, whose cost decides nothing any more.
         """
         recorder, placement = self.recorder, self.probes.placement
         clock = recorder.clock
@@ -175,15 +184,16 @@ class StepRecording:
         begun_ns = clock.host_ns(opened.start) if opened.begun_ns is None else opened.begun_ns
         self.ended_ns = clock.host_ns(end)
         self.length_ns = max(self.ended_ns - begun_ns - excluded_ns, 0)
-        gap = opened.gap
-        if steps_in_one > 1:
-            opened.warmup = True
-            gap.add(steps_in_one - 1, self.length_ns * (steps_in_one - 1) // steps_in_one)
+        gap, others = opened.gap, steps_in_one - 1
         serial = recorder.buffer.serial
         mark_batch = recorder.take() if until is None else recorder.take().up_to(until // 2)
         self.moved = placement.moved()
-        memory = self.memory.at_step_end()
-        overhead_ns = self._cost.charge()
+        memory = self.memory.at_step_end() if self.memory.now_ns() >= self.memory.due_ns else {}
+        if began_ns is None:
+            overhead_ns = self._cost.charge()
+        else:
+            marks = len(mark_batch.raw_codes) // INTEGER_BYTES
+            overhead_ns = self._cost.end_step(marks, began_ns, counts=not opened.asked)
         return RawStep(
             number,
             opened.start_unix_ns,
@@ -196,9 +206,9 @@ class StepRecording:
             memory,
             overhead_ns,
             # The device times of a step in which the model moved are those of the device that it left.
-            warmup=opened.warmup or (self.moved and placement.has_left()),
-            gap_steps=gap.steps,
-            gap_ns=gap.ns,
+            warmup=opened.warmup or others > 0 or (self.moved and placement.has_left()),
+            gap_steps=gap.steps + others,
+            gap_ns=gap.ns + self.length_ns * others // steps_in_one,
             gap_overhead_ns=gap.overhead_ns,
             instrumented=opened.instrumented,
             cut=opened.cut,

@@ -17,6 +17,7 @@ from ..base.units import NS_PER_S
 from ..capture.hooks.backward import BackwardProbe
 from ..capture.hooks.boundary import BoundaryProbe
 from ..capture.hooks.optimizer_hooks import ModelOptimizers, OptimizerHooks, running_steps
+from ..capture.recorder import Recorder
 from ..targets import find_module
 from .events import (
     BackwardBegins,
@@ -52,6 +53,7 @@ class TrainingHooks:
         model: nn.Module,
         optimizers: ModelOptimizers,
         steps: TrainingSteps,
+        recorder: Recorder,
         *,
         auto: bool,
         training_forward_calls: Sequence[Callable[[], None]],
@@ -59,6 +61,7 @@ class TrainingHooks:
         self._model = ref(model)
         self._optimizers = optimizers
         self._steps = steps
+        self._recorder = recorder
         self._auto = auto
         """Whether steps end without calls of ``session.step`` at first."""
         self._entries = WeakValueDictionary({id(model): model})
@@ -144,7 +147,7 @@ class TrainingHooks:
             self._carry_out(decisions)
         if not (graded and training):
             return
-        if self._steps.is_recording:
+        if not self._recorder.buffer.suspended:
             for call in self._training_forward_calls:
                 call()
         elif self._counting is not None:

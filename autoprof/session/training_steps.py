@@ -214,10 +214,11 @@ class TrainingSteps:
             self._close_unsampled(steps)
         else:
             self.number += steps - 1
-            raw = self._recording.close(opened, self.number, self._exclusions.step_ns, steps_in_one=steps)
+            raw = self._recording.close(
+                opened, self.number, self._exclusions.step_ns, began_ns=began_ns, steps_in_one=steps
+            )
             self._last_ns, self._ended_ns, end = self._recording.length_ns, self._recording.ended_ns, raw.end
             self._pipeline.submit(raw)
-            self.cost.end_step(raw.mark_batch.mark_count, began_ns, counts=not opened.asked)
             if raw.mark_batch.skipped and not raw.warmup:  # the first steps find out which thread trains
                 self._notes.warn_once(
                     "other threads call the model while it trains: their calls are not recorded, only those of the "
@@ -257,9 +258,12 @@ class TrainingSteps:
             self._sampler.restart()
         if not is_end and (note := self._sampler.note_limit(self.number)) is not None:
             self._notes.add(note)
-        gap, self._gap = self._gap, OpenGap()
+        gap = self._gap
+        if not is_end:  # recorded steps in a row share a gap of nothing
+            self._gap = OpenGap()
         self._exclusions.step_ns = 0
-        warmup, paused = self._pipeline.took_long(), self._exclusions.depth > 0
+        warmup, paused = self._pipeline.took_long, self._exclusions.depth > 0
+        self._pipeline.took_long = False
         opened = recording.begin(self.number, start, gap, begun_ns=begun_ns, warmup=warmup, asked=asked, paused=paused)
         if start is None:
             gap.overhead_ns += max(recording.clock.host_ns(opened.start) - self._ended_ns, 0)

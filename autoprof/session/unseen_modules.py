@@ -44,7 +44,8 @@ class UnseenModules(Observer):
         """The fqns of modules without hooks that a note names already."""
         self._model_hidden = False
         """Whether torch compiled a function around the model, so that no module is seen: a note says so."""
-        self._compiled = self._found = False
+        self._compiled = False
+        self.is_idle = True
         self._fqns = [
             target.fqn for target in targets if not type(unwrap(target.module)).__module__.startswith("torch.nn.")
         ]
@@ -54,18 +55,16 @@ class UnseenModules(Observer):
 
     def compiled(self) -> None:
         """Called when torch has compiled: the open step shows which modules hooks no longer see."""
-        self._compiled = True
+        self._compiled, self.is_idle = True, False
 
     def found(self) -> None:
         """Called for each compiled module, which torch may have compiled before the session."""
-        self._found = True
+        self.is_idle = False
 
     def step(self, raw: RawStep) -> RawStep:
         """Return the step, as a warm-up step where torch compiled in it."""
-        if not (self._compiled or self._found):
-            return raw
         self._name_unseen(raw)
-        compiled, self._compiled, self._found = self._compiled, False, False
+        compiled, self._compiled, self.is_idle = self._compiled, False, True
         if raw.warmup or not compiled:
             return raw
         # The reason for an excluded step: compiling takes seconds that no other step takes.

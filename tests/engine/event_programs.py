@@ -64,6 +64,11 @@ class Program:
             else:
                 self.outcomes.append(outcome(decision))
 
+    @property
+    def buffer(self) -> range:
+        """The marks of the open step, as ``OpenMarks`` has them."""
+        return range(self.position)
+
     def _decide(self, event: Any) -> Sequence[Any]:
         return self.detector.decide(event, self)
 

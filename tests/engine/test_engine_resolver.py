@@ -49,7 +49,8 @@ class Bench:
         end = self._start = self.clock.read()
         batch = MarkBatch(np.array(codes, np.int64).tobytes(), readings, THREAD, multithreaded, 0)
         raw = RawStep(self.steps, 0, self.steps, self.clock, start, end, batch)
-        self.resolver.submit(raw)
+        self.resolver.waiting.append(raw)
+        self.resolver.give_up_oldest()
         return raw
 
     def frames(self) -> list[StepFrame]:

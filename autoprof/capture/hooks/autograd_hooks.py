@@ -72,7 +72,10 @@ class CallTracker:
         for node in (output.grad_fn,) if type(output) is Tensor else nodes_of(output):
             if node is not None:
                 first = first or node
-                self.nodes.track_output(self._key(node._sequence_nr(), thread), node, ordinal)
+                number = node._sequence_nr()
+                if thread != self._recorder.thread:
+                    number = self._key(number, thread)
+                self.nodes.track_output(number, node, ordinal)
         if first is None and not isinstance(output, Tensor) and torch.is_grad_enabled():
             for node in nodes_of(output, attributes=True):
                 self.nodes.track_output(self._key(node._sequence_nr(), thread), node, ordinal)

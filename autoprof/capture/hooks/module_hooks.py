@@ -106,7 +106,8 @@ def _call_hooks(
                 tracker.track_inputs(args, kwargs, ordinal, thread)
                 if passes.several:
                     passes.track_arrivals(args, kwargs, ordinal, device)
-            append(ordinal | code, read() if module is self.module else read_current(), thread)
+            is_home = read is read_current or module is self.module
+            append(ordinal | code, read() if is_home else read_current(), thread)
             return ordinal
         except Exception as error:
             self.fail(module, error)
@@ -117,7 +118,8 @@ def _call_hooks(
             return
         try:
             thread = get_ident()
-            append(self.leave_code | ordinal, read() if module is self.module else read_current(), thread)
+            is_home = read is read_current or module is self.module
+            append(self.leave_code | ordinal, read() if is_home else read_current(), thread)
             if tracker is not None:
                 tracker.track_outputs(output, self.leave_code, ordinal, thread)
         except Exception as error:

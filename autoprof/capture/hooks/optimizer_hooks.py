@@ -6,6 +6,7 @@ import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from operator import attrgetter
 from types import FrameType
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ MAX_WRAPPER_FRAMES: Final = 16
 """Frames between the hook of an optimizer's step and the step of a class around it."""
 SAMPLED_PARAMETERS: Final = 16
 """Parameters of an optimizer whose versions are compared, at most."""
+_tensor_of, _version_of = weakref.ref.__call__, attrgetter("_version")
 _INIT = Replacement(Attribute(Optimizer, "__init__"), call_after)
 
 
@@ -111,7 +113,10 @@ class _Versions:
     """The versions of some parameters of an optimizer, which torch raises where their values change in place."""
 
     def __init__(self, optimizer: Any) -> None:
-        self._sum = -1
+        self.sum = -1
+        """Their sum when it was read last; -1 before."""
+        self.parameters: list[weakref.ref[Any]] = []
+        """A parameter that the program drops leaves the list."""
         self._choose(optimizer)
         self.visible = False
         """Whether a step has changed them: torch's fused optimizers, and kernels of other packages, do not."""
@@ -119,21 +124,13 @@ class _Versions:
     def _choose(self, optimizer: Any) -> None:
         every = [one for group in optimizer.param_groups for one in group["params"]]
         every = [one for one in every if one.grad is not None] or every
-        self._parameters = [weakref.ref(one) for one in every[:: len(every) // SAMPLED_PARAMETERS + 1]]
-
-    def update(self) -> bool:
-        """Read the versions; return whether they have changed since the last time."""
-        before, found = self._sum, 0
-        for reference in self._parameters:
-            parameter = reference()
-            if parameter is not None:
-                found += parameter._version
-        self._sum = found
-        return before not in (-1, found)
+        chosen: list[weakref.ref[Any]] = []
+        chosen += [weakref.ref(one, chosen.remove) for one in every[:: len(every) // SAMPLED_PARAMETERS + 1]]
+        self.parameters = chosen
 
     def are_still(self, optimizer: Any) -> bool:
         """Return whether the step changed no parameter with a gradient; choose others where none of these has one."""
-        if any((one := ref()) is not None and one.grad is not None for ref in self._parameters):
+        if any((one := ref()) is not None and one.grad is not None for ref in self.parameters):
             return self.visible
         self._choose(optimizer)
         return False
@@ -171,7 +168,8 @@ class ModelOptimizers:
         """Note a step whose end is compared with its begin; return False where another optimizer was given."""
         if self.given and not self.trains(optimizer):
             return False
-        (self._versions.get(optimizer) or self._follow(optimizer)).update()
+        versions = self._versions.get(optimizer) or self._follow(optimizer)
+        versions.sum = sum(map(_version_of, map(_tensor_of, versions.parameters)))
         return True
 
     def moved(self, optimizer: Any, *, began: bool = True) -> bool:
@@ -181,7 +179,8 @@ class ModelOptimizers:
         compared with the end of the last one, and the program may have changed parameters between them.
         """
         versions = self._versions.get(optimizer) or self._follow(optimizer)
-        moved = versions.update()
+        before, versions.sum = versions.sum, sum(map(_version_of, map(_tensor_of, versions.parameters)))
+        moved = before not in (-1, versions.sum)
         versions.visible |= moved and began
         return moved or not versions.are_still(optimizer)
 

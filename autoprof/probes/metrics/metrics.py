@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from statistics import median
 from typing import Any, Final
@@ -32,9 +32,9 @@ class StepInputs:
         self.flops: dict[tuple[int, ...], int] = {}
         """The operations of a sequence of shapes, where they are counted."""
 
-    def add(self, step: int, calls: StepCalls) -> None:
-        """Add a step."""
-        self._calls.append((step, calls))
+    def add(self, steps: Iterable[StepRecord]) -> None:
+        """Add steps."""
+        self._calls.extend([(one.step, one.calls) for one in steps])
 
     def explained(self) -> dict[int, float]:
         """Return how many times as long as a step of usual inputs each step with larger ones may take.
@@ -96,11 +96,14 @@ class Metrics(Observer):
 
     def frames(self, run: FrameRun) -> None:
         """Add samples and new telemetry to the scalars of the steps; count their FLOPs if due."""
-        records = [self._record_of(step) for step in run.steps]
+        records, taken = list[StepRecord](), self._taken
+        for step in run.steps:
+            while taken and taken[0].step < step:  # the device has not passed it in time
+                taken.popleft()
+            records.append(taken.popleft() if taken and taken[0].step == step else StepRecord(step))
         if self._telemetry is not None:  # first: the throughput may ask for the frames
             run.scalars[-1] = self._telemetry.complete(run.scalars[-1], warmup=records[-1].warmup)
-        for one in records:
-            self._inputs.add(one.step, one.calls)
+        self._inputs.add(records)
         self._throughput.add_run(run, records)
         if self._shares_inputs:
             for at, one in enumerate(records):
@@ -109,12 +112,6 @@ class Metrics(Observer):
         if self._flops is not None:
             for (calls, warmup), steps in Counter([(one.calls, one.warmup) for one in records]).items():
                 self._flops.add_steps(calls, self._root.shapes, warmup=warmup, steps=steps)
-
-    def _record_of(self, step: int) -> StepRecord:
-        """Return the record of a step; those before it, which the device has not passed in time, are dropped."""
-        while self._taken and self._taken[0].step < step:
-            self._taken.popleft()
-        return self._taken.popleft() if self._taken and self._taken[0].step == step else StepRecord(step)
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with progress, telemetry and FLOPs."""

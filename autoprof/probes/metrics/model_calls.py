@@ -89,19 +89,27 @@ class _PartProbe(EntryProbe):
         self._entries = [CallEntry(self, _PartProbe.enter, None)]
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if _compiling():
-            return
+        if _compiling() or _task() != -1:
+            return None
+        root, part = self._root, self._part
+        root.calls += 1
+        if root.calls == SAMPLED_CALLS:
+            root.calls = -1  # this call is counted once more
+            with root.allowance.sampled():
+                return self.enter(module, args, kwargs)
         try:
-            root, frozen = self._root, 0
+            frozen = 0  # another number where the module was frozen or unfrozen
             for end in self._ends:
                 parameter = end()
                 frozen += parameter is not None and not parameter.requires_grad
-            root.calls += 1
-            if root.calls % SAMPLED_CALLS:
-                root.note(self._part, frozen, module, args, kwargs)
-            else:
-                with root.allowance.sampled():
-                    root.note(self._part, frozen, module, args, kwargs)
+            casts = _any_autocast() and (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu"))
+            given = tuple(map(_brief, args)), _brief(kwargs) if kwargs else None
+            key = part, frozen, given, module.training, torch.is_grad_enabled(), casts
+            number = root.known.get(key)
+            if number is None:
+                with root.allowance.work():
+                    number = root.add_shape(part, module, key, args, kwargs)
+            root.numbers.append(number)
         except Exception:
             self.fail()
 
@@ -131,7 +139,8 @@ class RootProbe:
         for part, module in callable_parts(model).items():
             self._add(part, module)
         self._passes = passes
-        self._known: dict[Hashable, int] = {}
+        self.known: dict[Hashable, int] = {}
+        """The numbers of the shapes."""
         self._describes = False
         """Whether a call of the open step had new shapes: the step is searched for calls outside of the model's."""
         self._codes = b""
@@ -142,7 +151,7 @@ class RootProbe:
         """Numbers of the open step's calls, in order."""
         self.allowance = allowance
         self.calls = 0
-        """The calls so far, of which one in ``SAMPLED_CALLS`` is measured."""
+        """The calls since one was measured: one in ``SAMPLED_CALLS`` is."""
         self.shapes: list[ModelCall] = []
         """The first call with each shape, by number."""
         self._elements: dict[int, int] = {}
@@ -173,27 +182,15 @@ class RootProbe:
         for probe in self._probes:
             probe.remove()
 
-    def note(self, part: str, frozen: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Note a call of a part that begins now; ``frozen`` differs where it was frozen or unfrozen."""
-        if _task() != -1:
-            return
-        casts = _any_autocast() and (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu"))
-        given = tuple(map(_brief, args)), _brief(kwargs) if kwargs else None
-        key = part, frozen, given, module.training, torch.is_grad_enabled(), casts
-        number = self._known.get(key)
-        if number is None:
-            with self.allowance.work():
-                number = self._add_shape(part, module, key, args, kwargs)
-        self.numbers.append(number)
-
-    def _add_shape(
+    def add_shape(
         self, part: str, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> int:
+        """Return the number of the calls like this one of a part, which begins now: the first of its shape."""
         elements = _elements(key)
-        if len(self._known) >= MAX_SHAPES:
+        if len(self.known) >= MAX_SHAPES:
             self._unnumbered += elements
             return -1
-        number = self._known[key] = len(self.shapes)
+        number = self.known[key] = len(self.shapes)
         self._elements[number] = elements
         call = describe(module, args, kwargs)
         if len(self.models) > 1:  # the rows show which of the parts have a backward, those in ``eval`` mode as well
@@ -214,7 +211,9 @@ class RootProbe:
         elements, self._unnumbered = self._unnumbered, 0
         for number in calls:
             elements += self._elements.get(number, 0)
-        outside = bool(calls) and self._searches(marks) and next(self._outermost(marks.codes), None) is not None
+        outside = False
+        if calls and (self._describes or marks.raw_codes is not self._codes) and self._searches(marks):
+            outside = next(self._outermost(marks.codes), None) is not None
         self._describes = False
         counter = self._passes
         if counter is None:
