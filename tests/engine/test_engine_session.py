@@ -311,7 +311,7 @@ def test_a_failure_of_ours_in_a_step_is_said_once_and_switches_recording_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Training goes on, the model is bare, and close closes."""
-    from autoprof.resolve import Resolver
+    from autoprof.session.pipeline import Pipeline
 
     failures = []
 
@@ -323,7 +323,7 @@ def test_a_failure_of_ours_in_a_step_is_said_once_and_switches_recording_off(
     with caplog.at_level(logging.WARNING, "autoprof"), Watched(model) as watched:
         model(torch.ones(1, 2))
         with monkeypatch.context() as broken:
-            broken.setattr(Resolver, "submit", fails)
+            broken.setattr(Pipeline, "submit", fails)
             for _ in range(5):
                 model(torch.ones(1, 2)).sum().backward()
                 watched.step()
