@@ -24,7 +24,7 @@ queue_callback: Final[Callable[[Callable[[], None]], None]] = getattr(_graph, "q
 @contextmanager
 def without_modes() -> Iterator[None]:
     """Call no mode of functions or operators inside the block, as ``FlopCounterMode`` or a default device."""
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         yield
 
 

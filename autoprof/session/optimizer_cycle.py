@@ -6,6 +6,8 @@ from typing import Any, Final
 
 HISTORY: Final = 64
 """Optimizer steps remembered."""
+HISTORY_OF_ONE: Final = 4
+"""Those of a single optimizer: more of them say nothing new, and the steps of a program repeat from here on."""
 OPTIMIZERS: Final = 8
 """Optimizers that are distinguished: those that stepped last."""
 
@@ -61,7 +63,7 @@ class OptimizerCycle:
         if not symbol:
             return
         self._symbols[key] = symbol  # the last one
-        self._history = (self._history + symbol)[-HISTORY:]
+        self._history = (self._history + symbol)[-HISTORY if len(self._symbols) > 1 else -HISTORY_OF_ONE :]
         self.steps_in_one += self.holds_another(key)
         if symbol not in self._open:
             self._open += symbol

@@ -105,7 +105,7 @@ class SessionProbes:
             probe = ModuleProbe(self._recorder, self._hooks, target, self._memory, self._allowance)
             probes: list[Probe] = [probe]
             if target.shown:
-                probes.append(SizeProbe(self._recorder, target, self.sizes))
+                probes.append(SizeProbe(self._recorder, target, self.sizes, self._allowance))
             if target.shapes:
                 probes.append(ShapeProbe(self._recorder, target, self._note))
             self._made[key] = probe, probes

@@ -13,6 +13,7 @@ from autoprof.capture.hooks.sizes import ModuleSize, SizeProbe
 from autoprof.capture.recorder import Recorder
 from autoprof.targets import Target
 from autoprof.testing import FakeClock, open_session
+from tests.accounts import unlimited
 
 US = 1_000
 WIDTH, ROWS, STEPS = 8, 64, 40
@@ -170,7 +171,7 @@ def test_the_nodes_and_the_hook_of_a_call_are_noted_once() -> None:
     normed = nn.utils.spectral_norm(nn.Linear(WIDTH, WIDTH))
     for name, module in (("loop", model), ("normed", normed)):
         target = Target(module, name, name, frozenset({Phase.FORWARD}), False, 0)
-        SizeProbe(recorder, target, sizes).attach()
+        SizeProbe(recorder, target, sizes, unlimited()).attach()
         module(torch.ones(ROWS, WIDTH, requires_grad=True))
     assert sizes["loop"].nodes == ROWS + 2
     assert sizes["loop"].hook.startswith("<lambda> (test_diagnose_sizes.py:")
@@ -200,7 +201,7 @@ def test_calls_are_chained_where_all_that_they_take_comes_from_the_one_before(fe
     sizes: dict[str, ModuleSize] = {}
     model = cell_over(feedback)
     target = Target(model.cell, "cell", "cell", frozenset({Phase.FORWARD}), False, 0)
-    SizeProbe(Recorder(FakeClock()), target, sizes).attach()
+    SizeProbe(Recorder(FakeClock()), target, sizes, unlimited()).attach()
     model(torch.ones(4, WIDTH))
     assert sizes["cell"].chained is feedback
 
@@ -223,7 +224,9 @@ def test_an_output_that_is_filled_in_place_is_noted(writes: int) -> None:
     sizes: dict[str, ModuleSize] = {}
     model = Path()
     for fqn, module in (("", model), ("layer", model.layer)):
-        SizeProbe(Recorder(FakeClock()), Target(module, fqn, fqn, frozenset({Phase.FORWARD}), False, 0), sizes).attach()
+        SizeProbe(
+            Recorder(FakeClock()), Target(module, fqn, fqn, frozenset({Phase.FORWARD}), False, 0), sizes, unlimited()
+        ).attach()
     model(torch.ones(4, WIDTH))
     assert {fqn: size.is_filled for fqn, size in sizes.items()} == {"": writes == 4, "layer": False}
 
@@ -250,6 +253,8 @@ def test_a_module_that_ends_with_a_function_of_the_program_is_noted() -> None:
 
     sizes: dict[str, ModuleSize] = {}
     model = Last(WIDTH, WIDTH)
-    SizeProbe(Recorder(FakeClock()), Target(model, "", "", frozenset({Phase.FORWARD}), False, 0), sizes).attach()
+    SizeProbe(
+        Recorder(FakeClock()), Target(model, "", "", frozenset({Phase.FORWARD}), False, 0), sizes, unlimited()
+    ).attach()
     model(torch.ones(4, WIDTH))
     assert list(sizes) == [""]

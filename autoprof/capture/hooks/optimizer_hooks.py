@@ -198,6 +198,5 @@ class ModelOptimizers:
 
     def _holds_parameters(self, optimizer: Any) -> bool:
         model = self._model()
-        ours = set() if model is None else {id(parameter) for parameter in model.parameters()}
-        groups = getattr(optimizer, "param_groups", ())
-        return any(id(one) in ours for group in groups for one in group["params"])
+        held = {id(one) for group in getattr(optimizer, "param_groups", ()) for one in group["params"]}
+        return model is not None and any(id(one) in held for one in model.parameters())  # most often the first one is

@@ -78,7 +78,8 @@ class StepResults:
     """
 
     def __init__(self, allowance: Allowance, warmup: int) -> None:
-        self._allowance = allowance
+        self.allowance = allowance
+        """Pays for the calls that are counted and noted."""
         self.is_open, self.is_closed = False, warmup < 2
         """Whether results are noted now, and whether they have been."""
         self.repeated: dict[str, RepeatedCalls] = {}
@@ -116,16 +117,15 @@ class StepResults:
             return
         around = 0 if is_own else around
         results = self._taken.setdefault(fqn, [])
-        if len(results) < MAX_CALLS and self._left and self._allowance.affords(0):
+        if len(results) < MAX_CALLS and self._left and self.allowance.affords(0):
             self._left -= 1
-            with self._allowance.work():
-                floating = (one for one in tensors_of(output) if one.is_floating_point() and one.numel())
-                result = [_checksum(one) for one in islice(floating, MAX_TENSORS)]
-                first = next((one for one in tensors_of(given) if one.is_floating_point() and one.numel()), None)
-                if first is not None and result and first.shape == result[0].shape and first.dtype == result[0].dtype:
-                    result.append(_checksum(first))  # compared with the first one
-                results.append((around, result))
-                self._on_device |= any(one.bits.device.type not in HOST_TYPES for one in result)
+            floating = (one for one in tensors_of(output) if one.is_floating_point() and one.numel())
+            result = [_checksum(one) for one in islice(floating, MAX_TENSORS)]
+            first = next((one for one in tensors_of(given) if one.is_floating_point() and one.numel()), None)
+            if first is not None and result and first.shape == result[0].shape and first.dtype == result[0].dtype:
+                result.append(_checksum(first))  # compared with the first one
+            results.append((around, result))
+            self._on_device |= any(one.bits.device.type not in HOST_TYPES for one in result)
 
     def _calls_around(self, fqn: str) -> int:
         """Return the calls of the innermost counted module around one, in each of which it may be called once."""
@@ -214,17 +214,21 @@ class ResultProbe(EntryProbe):
             return None
         if _compiling() or _tracing() is not None or _graph_task() != -1:
             return None
-        return None if recorder.suspended or get_ident() != recorder.thread else results.begin(self._fqn)
+        if recorder.suspended or get_ident() != recorder.thread:
+            return None
+        with results.allowance.work():
+            return results.begin(self._fqn)
 
     def called(self, module: nn.Module, args: Any, kwargs: Any, output: Any, around: int | None) -> None:
         """Note the result of a call that did not raise."""
         if around is None:
             return
         try:
-            self._results.around = around
-            is_plain = output is not None and not (_modes() or _transforms())
-            if is_plain and _is_readable(output) and _is_readable((args, kwargs)):
-                self._results.add(self._fqn, around, (args, kwargs), output)
+            with self._results.allowance.work():
+                self._results.around = around
+                is_plain = output is not None and not (_modes() or _transforms())
+                if is_plain and _is_readable(output) and _is_readable((args, kwargs)):
+                    self._results.add(self._fqn, around, (args, kwargs), output)
         except Exception:
             self.fail(module)
 

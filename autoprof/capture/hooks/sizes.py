@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ...base.allowance import Allowance
 from ...base.process.replace import skip_frames
 from ..recorder import Recorder
 from .call_sites import CallEntry
@@ -55,16 +56,22 @@ class ModuleSize(NamedTuple):
 
 
 class SizeProbe(EntryProbe):
-    """The entry of a target for two calls, whose ``ModuleSize`` it writes into ``sizes``, by the target's fqn."""
+    """The entry of a target for two calls, whose ``ModuleSize`` it writes into ``sizes``, by the target's fqn.
+
+    ``allowance`` pays for it.
+    """
 
     where = "size hooks"
 
-    def __init__(self, recorder: Recorder, target: Target, sizes: dict[str, ModuleSize]) -> None:
+    def __init__(self, recorder: Recorder, target: Target, sizes: dict[str, ModuleSize], allowance: Allowance) -> None:
         super().__init__(recorder, target.module)
+        self._allowance = allowance
         self._fqn = target.fqn
         self._sizes = sizes
         self._first_nodes = range(0)
         """The numbers of the nodes that the first call has made."""
+        self._first_in = 0
+        """The serial of its step."""
         self._entries = [CallEntry(self, SizeProbe.begin, SizeProbe.called)]
 
     def attach(self) -> None:
@@ -77,8 +84,10 @@ class SizeProbe(EntryProbe):
         known = self._sizes.get(self._fqn)
         if known is not None:
             try:
-                chained = _come_from(self._first_nodes, tensors_of((args, kwargs)))
-                self._sizes[self._fqn] = known._replace(chained=chained)
+                if self._first_in == self.recorder.serial:  # a graph of another step is gone
+                    with self._allowance.work():
+                        chained = _come_from(self._first_nodes, tensors_of((args, kwargs)))
+                    self._sizes[self._fqn] = known._replace(chained=chained)
                 self.detach()
             except Exception:
                 self.fail(module)
@@ -89,17 +98,21 @@ class SizeProbe(EntryProbe):
         if output is None or self._fqn in self._sizes or _compiling() or _tracing() is not None:
             return  # torch.jit.trace names values as variables here
         try:
-            passed = sum(one.numel() * one.itemsize for one in tensors_of((args, kwargs, output)) if not one.is_sparse)
-            kind = f"{type(module).__module__}.{type(module).__qualname__}"
-            own = module.parameters(recurse=False)
-            has_hooks = any(one._backward_hooks or one._post_accumulate_grad_hooks for one in own)
-            hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-            hook = next((_describe(one) for one in hooks if not _is_library(one)), "")
-            self._first_nodes = range(first_node, next_node())
-            filled = any(_is_filled(one.grad_fn) for one in tensors_of(output))
-            self._sizes[self._fqn] = ModuleSize(kind, passed, has_hooks, hook, len(self._first_nodes), is_filled=filled)
+            with self._allowance.work():
+                self._note(module, args, kwargs, output, first_node)
         except Exception:
             self.fail(module)
+
+    def _note(self, module: nn.Module, args: Any, kwargs: Any, output: Any, first_node: int) -> None:
+        passed = sum(one.numel() * one.itemsize for one in tensors_of((args, kwargs, output)) if not one.is_sparse)
+        kind = f"{type(module).__module__}.{type(module).__qualname__}"
+        own = module.parameters(recurse=False)
+        has_hooks = any(one._backward_hooks or one._post_accumulate_grad_hooks for one in own)
+        hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+        hook = next((_describe(one) for one in hooks if not _is_library(one)), "")
+        self._first_nodes, self._first_in = range(first_node, next_node()), self.recorder.serial
+        filled = any(_is_filled(one.grad_fn) for one in tensors_of(output))
+        self._sizes[self._fqn] = ModuleSize(kind, passed, has_hooks, hook, len(self._first_nodes), is_filled=filled)
 
 
 def _come_from(nodes: range, tensors: Sequence[Tensor]) -> bool:

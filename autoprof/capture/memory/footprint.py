@@ -136,11 +136,10 @@ class Footprint:
         model = self._model()
         if model is None:
             return False
-        own = list(model.parameters())
-        trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        if not {id(one) for one in own}.isdisjoint(map(id, trained)):
+        trained = {id(one): one.shape for group in optimizer.param_groups for one in group["params"]}
+        if any(id(one) in trained for one in model.parameters()):
             return True
-        self.trains_copy |= Counter(one.shape for one in own) == Counter(one.shape for one in trained)
+        self.trains_copy |= Counter(one.shape for one in model.parameters()) == Counter(trained.values())
         return False
 
     def rows(self, *, recount: bool = False) -> Mapping[str | None, MemoryRow]:
