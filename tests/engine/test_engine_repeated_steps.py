@@ -121,6 +121,15 @@ def test_the_detector_receives_no_event_of_a_step_that_repeats(step: str, monkey
     assert len(received) <= len(step.replace("train", "1 2 3 4").split()) + 2
 
 
+def test_the_steps_of_one_optimizer_repeat_after_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short run is one of them: its steps cost as little as those of a long one."""
+    program = RepeatingProgram()
+    program.run("train " * 7)
+    received = decided(program, monkeypatch)
+    program.run("train " * 3)
+    assert received == []
+
+
 def test_a_step_that_was_known_is_known_again_after_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Validation in between costs the comparison of one step."""
     program = RepeatingProgram()
