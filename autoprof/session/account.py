@@ -36,10 +36,9 @@ from time import perf_counter_ns, thread_time_ns
 from typing import Final, NamedTuple
 
 from ..base.allowance import SAMPLED_CALLS
-from ..base.units import NS_PER_S
+from ..base.units import NS_PER_MS, NS_PER_S
 
 SPENT_NS: Final = attrgetter("spent_ns")
-NS_PER_MS: Final = 1_000_000
 LONGEST_CALL_NS: Final = 50_000
 """The longest time of a sampled call that counts: one that collects garbage takes as long as thousands of others."""
 LONGEST_PAUSE_NS: Final = 24 * 3600 * NS_PER_S
