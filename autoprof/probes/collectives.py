@@ -24,6 +24,7 @@ from ..capture.marks.codes import ENTER, LEAVE
 from ..capture.recorder import Recorder
 from ._base import ProbeContext, ProbeFactory
 from ._communication import UNKNOWN_MEMBERS, Traffic, WaitOperator, call_bytes, has_ranks, mark_waits, members_label
+from ._sharding import ShardedModule, sharding_replacements
 from ._spans import SpanListener
 
 COLLECTIVES: Final = (
@@ -61,12 +62,14 @@ WAIT: Final = Replacement(WaitOperator(), mark_waits, in_compiler=InCompiler.PRE
 class CommListener(SpanListener):
     """Mark the collectives of one session; a wait inside a collective belongs to it.
 
-    A call of some ranks has their numbers in its name: calls of one name on several ranks are then the same call.
+    A call of some ranks has their numbers in its name: calls of one name on several ranks are then the same call. One
+    of FSDP2 has the module.
     """
 
-    def __init__(self, recorder: Recorder, traffic: Traffic) -> None:
+    def __init__(self, recorder: Recorder, traffic: Traffic, sharded: ShardedModule) -> None:
         super().__init__(recorder, -1)
         self._traffic = traffic
+        self._sharded = sharded
         self._codes: dict[str, int] = {}
         self._members: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         """The words for the ranks of each group."""
@@ -96,6 +99,7 @@ class CommListener(SpanListener):
                 return -1
             if issubclass(type(one), _Group):  # ``isinstance`` asks a tensor for its class, which is slow
                 name += self._label(one)
+        name += self._sharded.label
         code = self._codes.get(name)
         if code is None and len(self._codes) >= 256:
             name = f"{function.__name__}{UNKNOWN_MEMBERS}"
@@ -172,12 +176,14 @@ class CollectiveProbe(CallProbe):
 
     def __init__(self, context: ProbeContext) -> None:
         self.traffic = Traffic()
-        listener = CommListener(context.recorder, self.traffic)
+        sharded = ShardedModule()
+        listener = CommListener(context.recorder, self.traffic, sharded)
         wait = ReducerWait(context.recorder, context.model, context.module_hooks.passes, self.traffic)
         context.training_forward_calls.append(wait.find_wrapper)
         if listener.has_one_queue:
             context.training_forward_calls.append(listener.find_stream)
-        super().__init__([(one, listener) for one in (*REPLACEMENTS, *([WAIT] if has_ranks() else []))])
+        calls = (*REPLACEMENTS, *([WAIT] if has_ranks() else []))
+        super().__init__([*((one, listener) for one in calls), *((one, sharded) for one in sharding_replacements())])
 
 
 PROBE = ProbeFactory(CollectiveProbe)

@@ -34,6 +34,19 @@ def test_tensor_parallel_layers_wait_in_a_communication_span(ranks: list[dict[An
         assert found["tp", True]["calls"]["Comm/wait_tensor"] >= STEPS
 
 
+@pytest.mark.skipif("fsdp" not in comm_training.MODELS, reason="needs FSDP2 on a CPU, of torch 2.6")
+def test_collectives_of_fsdp_have_the_module_whose_parameters_they_gather_and_reduce(
+    ranks: list[dict[Any, Any]],
+) -> None:
+    """Each gathers the parameters of its own layer, and reduces as many gradients to a half on each rank."""
+    whole = (8 * 8 + 8) * 4
+    for found in ranks:
+        sizes = found["fsdp", True]["bytes"]
+        by_module = {name.partition(" of ")[2]: size for name, size in sizes.items() if "all_gather" in name}
+        assert by_module == {"0": 2 * whole, "the root": whole}
+        assert {name.partition(" of ")[2] for name in sizes if "reduce_scatter" in name} == {"0", "the root"}
+
+
 def test_ddp_waits_for_its_reducer(ranks: list[dict[Any, Any]]) -> None:
     """Once in each backward pass."""
     for found in ranks:
