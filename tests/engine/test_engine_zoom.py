@@ -1,5 +1,6 @@
 """Without targets a session opens the rows that hold most time, keeps its rows honest, and changes no result."""
 
+import gc
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,20 @@ def test_rows_of_a_changing_cut_close_to_the_nanosecond() -> None:
             assert row.total_ns == row.self_ns + inside
             assert row.share == row.total_ns / summary.total_step_ns
     assert sum(summary.phases.values()) == summary.total_step_ns
+
+
+def test_rows_are_opened_after_the_program_has_replaced_a_module() -> None:
+    """Its row has no more calls; the recording goes on, and other rows are opened."""
+    clock, sink = FakeClock(), ListSink()
+    model = Nest(clock, old=deep(clock, 3, 1_000), hot=deep(clock, 6))
+    with open_session(model, DEFAULT, clock=clock, sinks=[sink]) as session:
+        train(session, model, 2)
+        model.old = Busy(clock, 1)
+        gc.collect()
+        train(session, model, 20)
+        assert "hot/hot/hot/hot/hot/hot/hot" in {target.name for target in session.targets}
+    assert len(sink.frames) == 22
+    assert not any("ReferenceError" in note for note in session.summary().notes)
 
 
 class Late(nn.Module):
