@@ -25,3 +25,8 @@ class Weak:
 
     def __set__(self, one: Any, value: Any) -> None:
         vars(one)[self._name] = weakref.ref(value)
+
+
+def has_module(one: Any) -> bool:
+    """Return whether the program still has the object of the ``Weak`` attribute ``module``."""
+    return vars(one)["module"]() is not None

@@ -52,8 +52,8 @@ class RankPlace(NamedTuple):
 class Exchange:
     """The thread of one rank. ``connect`` returns the store once there is one; it raises where none is possible.
 
-    ``rates`` are those of the rank's sampler. ``allowance`` pays for the thread, which competes with the training for
-    the processor.
+    ``rates`` are those of the rank's controller. ``allowance`` pays for the thread, which competes with the training
+    for the processor.
     """
 
     def __init__(

@@ -57,24 +57,24 @@ from ..ranks import RankMonitor
 from ..resolve.observer import Observer
 from ..sinks import Config, Sink, close_unused, load_config, open_sinks, writes_files
 from ..targets import ModuleGroup, Target, first_cut, group_tree, select_targets, unwrap, walk
-from .account import RECORDING, Account, Part
+from .account import Account, Part
 from .compiled_graphs import CompiledGraphs
+from .controller import Controller, RecordedRows
 from .exclusions import Exclusions
+from .module_rows import ModuleRows
 from .observers import CommunicationSizes, MemoryTable, ModuleSources, StageTimes
 from .pipeline import Pipeline
 from .rank_exchange import LateGroup, RankExchange, make_exchange
 from .repeated_steps import RepeatedSteps
-from .sampler import Sampler
 from .session import OpenSession, Session
 from .session_probes import SessionProbes, TargetSet
 from .step_cost import StepCost
 from .step_detector import StepDetector
 from .step_listeners import StepListener, StepListeners
-from .step_recording import Choice, Rules, StepRecording
+from .step_recording import StepRecording
 from .training_hooks import TrainingHooks
 from .training_steps import TrainingSteps
 from .unseen_modules import UnseenModules
-from .zoom import Zoom
 
 if TYPE_CHECKING:
     from .flight import FlightRecorder
@@ -187,8 +187,8 @@ class _Builder:
         self._recorder = Recorder(clock)
         self._mark_ns = measure_mark_ns(clock) if self._follow else 0.0
         account.open(settings.sample.budget, clock.peek)
-        self._sampler = Sampler(account, settings.sample.every)
-        self._exchange = make_exchange(self._sampler, account.part(Part.RANKS), found.meeting)
+        self._controller = Controller(account, settings.sample.every, self._mark_ns)
+        self._exchange = make_exchange(self._controller, account.part(Part.RANKS), found.meeting)
         self._selection = select_targets(model, settings)
         self._tree = None if settings.targets else group_tree(model)
         """The groups of modules to choose targets from; None where the configuration has rules."""
@@ -210,19 +210,18 @@ class _Builder:
 
     def build(self, sinks: Iterable[Sink]) -> Session:
         """Build every part complete, each from those before it, and open the first step last."""
-        undo, settings, sampler = self._undo, self._settings, self._sampler
+        undo, settings, controller = self._undo, self._settings, self._controller
         self._make_capture()
         excluded = StageTimes(self._context.prefetch)
         self._folder = folder = self._make_folder()
         metrics = self._metrics()
         undo.add(metrics.close)
         observers = self._observers(metrics, excluded)
-        zoom, named = None, TargetSet()
         if self._tree is None:
-            named = self._session_probes.make_set(self._selection)
+            controller.rows = RecordedRows(self._session_probes.make_set(self._selection))
         else:
-            sampler.rows = zoom = self._zoom(self._tree)
-            observers.append(zoom)
+            controller.rows = rows = self._module_rows(self._tree)
+            observers.append(rows)
         stream, reader = self._found.stream, self._found.reader
         made = open_sinks(
             settings, folder, stream, self._account.part(Part.FIGURES), self._notes.warn_once, reader=reader
@@ -238,10 +237,10 @@ class _Builder:
             notes=self._notes,
             account=self._account,
             now_ns=self._clock.peek,
-            spend=sampler.spend_on_rows,
+            spend=controller.spend_on_rows,
             reports_cost=self._follow,
         )
-        steps = self._steps(Rules(named) if zoom is None else zoom, pipeline, excluded)
+        steps = self._steps(pipeline, excluded)
         session = self._begin(steps, pipeline)
         if self._exchange is not None:
             self._exchange.start()
@@ -340,14 +339,14 @@ class _Builder:
                 yield from ((group.name, node.module) for node in group.nodes)
             level = [child for group in level for child in group.children]
 
-    def _zoom(self, tree: ModuleGroup) -> Zoom:
+    def _module_rows(self, tree: ModuleGroup) -> ModuleRows:
         probes = self._session_probes
 
         def make_set(groups: Iterable[ModuleGroup], number: int) -> TargetSet:
             return probes.make_set([one for group in groups if group.is_recordable for one in group.targets()], number)
 
         folder = self._folder.path if self._folder is not None and self._folder.rank == 0 else None
-        return Zoom(tree, first_cut(tree), make_set, self._account.rate(*RECORDING), self._mark_ns, folder)
+        return ModuleRows(tree, first_cut(tree), make_set, folder)
 
     def _metrics(self) -> Metrics:
         """Open telemetry and the FLOP meter where the settings ask for them."""
@@ -381,7 +380,7 @@ class _Builder:
         else:
             observers.append(RankExchange(exchange, shows=rank() == 0))
             self._undo.add(exchange.finish)
-        observers.append(self._sampler)
+        observers.append(self._controller)
         return observers
 
     def _communication_sizes(self) -> CommunicationSizes:
@@ -400,7 +399,7 @@ class _Builder:
         calls.begin()
         return unseen
 
-    def _steps(self, choice: Choice, pipeline: Pipeline, excluded: StageTimes) -> TrainingSteps:
+    def _steps(self, pipeline: Pipeline, excluded: StageTimes) -> TrainingSteps:
         find = self._probes.find
         flight = self._flight_recorder()
         stacks = find(StackProbe)
@@ -409,12 +408,12 @@ class _Builder:
             thread=get_ident(),
             optimizers=self._optimizers.given or self._found.optimizers,
         )
-        cost = StepCost(self._account, self._sampler, self._mark_ns)
+        cost = StepCost(self._account, self._controller, self._mark_ns)
         recording = StepRecording(
             self._recorder,
             self._memory,
             self._session_probes,
-            choice,
+            self._controller.rows,
             cost,
             self._notes,
             warmup=self._settings.sample.warmup,
@@ -423,7 +422,7 @@ class _Builder:
         listeners = StepListeners(self._listeners(pipeline, flight), pause_listeners, flight)
         exclusions = Exclusions(excluded, recording, listeners, cost)
         events = RepeatedSteps(detector, self._recorder, cost.sampled, self._recorder.handle_failure)
-        return TrainingSteps(events, self._sampler, recording, pipeline, exclusions, listeners, cost, self._notes)
+        return TrainingSteps(events, self._controller, recording, pipeline, exclusions, listeners, cost, self._notes)
 
     def _make_folder(self) -> RunFolder | None:
         """Make the folder that this run's sinks write to; None where none of them writes files."""
@@ -489,7 +488,7 @@ class _Builder:
             folder.rank_path,
             folder.rank,
             targets=self._named,
-            reserve=self._sampler.reserve,
+            reserve=self._controller.reserve,
             warn=warn,
             take_request=(lambda: False) if flight is None else flight.take_request,
         )

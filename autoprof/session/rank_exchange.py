@@ -22,10 +22,10 @@ from ..base.summary import Summary
 from ..ranks import Exchange, RankPlace
 from ..ranks.table import RankState
 from ..resolve.observer import Observer
-from .sampler import Sampler
+from .controller import Controller
 
 
-def make_exchange(sampler: Sampler, allowance: Allowance, meeting: str | None) -> Exchange | None:
+def make_exchange(controller: Controller, allowance: Allowance, meeting: str | None) -> Exchange | None:
     """Return the exchange of this rank; None where it trains alone.
 
     The ranks find one another under the name ``meeting``; without it, by the number of the session in its process.
@@ -33,7 +33,7 @@ def make_exchange(sampler: Sampler, allowance: Allowance, meeting: str | None) -
     if world_size() <= 1:
         return None
     place = RankPlace(rank(), world_size())
-    return Exchange(place, sampler, partial(_connect, place, meeting), allowance)
+    return Exchange(place, controller, partial(_connect, place, meeting), allowance)
 
 
 def _connect(place: RankPlace, meeting: str | None, session: int) -> Any | None:

@@ -111,14 +111,11 @@ class SessionProbes:
             self._made[key] = probe, probes
         return self._made[key]
 
-    def use(self, chosen: TargetSet) -> bool:
-        """Take over another set, whose probes are attached from the step that begins now; return whether it differs."""
-        if chosen is self.set:
-            return False
+    def use(self, chosen: TargetSet) -> None:
+        """Take over another set, whose probes are attached from the step that begins now."""
         self.renew()
         self._graphs.use(chosen.targets)
         self.set, self.fqns = chosen, frozenset(target.fqn for target in chosen.targets)
-        return True
 
     def renew(self) -> None:
         """Detach all probes of the present targets, which change: another set of them, or on another device."""

@@ -1,4 +1,4 @@
-"""The cost of recording a step, and the length of the step without it, for the sampler."""
+"""The cost of recording a step, and the length of the step without it, for the controller."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from threading import get_ident
 from time import perf_counter_ns
 
 from .account import SPENT_NS, Account, Part
-from .sampler import Sampler
+from .controller import Controller
 
 
 class StepCost:
     """Read both clocks at the ends of recorded steps. ``mark_ns`` is the calibrated cost of a mark."""
 
-    def __init__(self, account: Account, sampler: Sampler, mark_ns: float) -> None:
+    def __init__(self, account: Account, controller: Controller, mark_ns: float) -> None:
         self._account = account
         self.work: AbstractContextManager[object] = account.part(Part.STEPS)
         """The context of work at the ends of steps."""
         self._steps, self._marks = account.part(Part.STEPS), account.part(Part.MARKS)
-        self._sampler = sampler
+        self._controller = controller
         self._mark_ns = mark_ns
         self._charged_ns = self._paid_ns = 0
-        """The cost that frames have been charged with, and that of the steps part that the sampler has counted."""
+        """The cost that frames have been charged with, and that of the steps part that the controller has counted."""
         self._began_ns = self._began_cpu_ns = 0
         """The begin of the open recorded step, without the pauses in it, by both clocks."""
         self._paused_ns = self._paused_cpu_ns = 0
@@ -48,7 +48,7 @@ class StepCost:
         self._began_ns, self._began_cpu_ns = perf_counter_ns(), self._account.processor_ns()
 
     def end_step(self, marks: int, ended_ns: int, *, counts: bool) -> int:
-        """Give the sampler a recorded step that ended at this time, and return the step's overhead as ``charge`` does.
+        """Give the controller a recorded step that ended at this time, and return the step's overhead as ``charge`` does.
 
         Its cost is the work since the last one. Called in ``work``, outside of other work.
         """
@@ -61,7 +61,7 @@ class StepCost:
         wall_ns = max(ended_ns - self._began_ns - marks_ns, 1)
         cpu_ns = min(max(account.entered_ns - self._began_cpu_ns - marks_ns, 0), wall_ns)
         if counts:
-            self._sampler.close(work_ns + marks_ns, cpu_ns, wall_ns, marks_ns)
+            self._controller.close(work_ns + marks_ns, cpu_ns, wall_ns, marks_ns)
         return self._charged_ns - charged_ns
 
     def pause(self, now_ns: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from threading import get_ident
 from time import time_ns
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ..base.failures import contain, ignore
 from ..base.frame import Phase
@@ -15,8 +15,9 @@ from ..capture.marks.mark_batch import INTEGER_BYTES
 from ..capture.recorder import Recorder
 from ..devices import Clock, Memory, Reading
 from ..resolve import RawStep
+from .controller import RecordedRows
 from .open_gap import OpenGap
-from .session_probes import SessionProbes, TargetSet
+from .session_probes import SessionProbes
 from .step_cost import StepCost
 
 MAX_TAIL: Final = 1.5
@@ -40,19 +41,6 @@ class OpenStep:
     scalars: dict[str, Any] = field(default_factory=dict)
 
 
-class Choice(Protocol):
-    """What is recorded from the next step on."""
-
-    chosen: TargetSet
-
-
-@dataclass(slots=True)
-class Rules:
-    """The ``Choice`` of rules that name the targets: the same from begin to end."""
-
-    chosen: TargetSet
-
-
 class StepRecording:
     """Record one step after the other, on the clock of the device that the model is on.
 
@@ -64,7 +52,7 @@ class StepRecording:
         recorder: Recorder,
         memory: Memory,
         probes: SessionProbes,
-        choice: Choice,
+        rows: RecordedRows,
         cost: StepCost,
         notes: Notes,
         *,
@@ -73,8 +61,8 @@ class StepRecording:
         self.recorder = recorder
         self.memory = memory
         self.probes = probes
-        probes.use(choice.chosen)
-        self._choice = choice
+        probes.use(rows.chosen)
+        self._rows = rows
         self._cost = cost
         self._notes = notes
         self._warmup = warmup
@@ -123,11 +111,6 @@ class StepRecording:
             before.release((start,))
         return None if start is None else clock.read()
 
-    def use_chosen(self) -> bool:
-        """Record the targets chosen last from the step on that begins now; return whether these are others."""
-        chosen = self._choice.chosen
-        return chosen is not self.probes.set and self.probes.use(chosen)
-
     def begin(
         self,
         number: int,
@@ -139,7 +122,9 @@ class StepRecording:
         asked: bool,
         paused: bool,
     ) -> OpenStep:
-        """Open a recorded step at the reading ``start``; None: now, once its probes are attached."""
+        """Open a step that records the present rows at the reading ``start``; None: now, once probes are attached."""
+        if self._rows.chosen is not self.probes.set:
+            self.probes.use(self._rows.chosen)
         if self.recorder.buffer.suspended:
             self.recorder.resume()
         probes, is_warmup = self.probes, warmup or asked or number <= self._warmup

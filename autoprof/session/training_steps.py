@@ -20,13 +20,13 @@ from ..base.signals import DeferSignals, raised_by_handler
 from ..base.units import UNITS
 from ..devices import Reading
 from ..targets import Target
+from .controller import Controller
 from .events import OFF, Decision, EndStep, Exclude, ExcludeOpen, Include, PauseBegins, PauseEnds
 from .exclusions import Exclusions
 from .missed_steps import note_missed_steps
 from .open_gap import OpenGap, as_scalar
 from .pipeline import Pipeline
 from .repeated_steps import RepeatedSteps
-from .sampler import Sampler
 from .step_cost import StepCost
 from .step_detector import StepDetector
 from .step_listeners import StepListener, StepListeners
@@ -38,14 +38,14 @@ logger = logging.getLogger("autoprof")
 class TrainingSteps:
     """The steps of one session. All methods are called on the training thread.
 
-    The detector decides, the sampler chooses steps, the recording records them, the pipeline takes closed steps: none
-    of them knows another.
+    The detector decides, the controller chooses steps, the recording records them, the pipeline takes closed steps:
+    none of them knows another.
     """
 
     def __init__(
         self,
         events: RepeatedSteps,
-        sampler: Sampler,
+        controller: Controller,
         recording: StepRecording,
         pipeline: Pipeline,
         exclusions: Exclusions,
@@ -58,7 +58,7 @@ class TrainingSteps:
         self._events = events
         self.decide = events.decide
         """Returns the decisions on an event, which ``carry_out`` takes."""
-        self._sampler = sampler
+        self._controller = controller
         self._recording = recording
         self._pipeline = pipeline
         self._exclusions = exclusions
@@ -226,7 +226,7 @@ class TrainingSteps:
                 )
         self.number += 1
         captures = not self._listeners.are_idle and self._listeners.take_capture()
-        self._next_recorded = self.number if captures else self._sampler.next_recorded(self.number)
+        self._next_recorded = self.number if captures else self._controller.next_recorded(self.number)
         if self._next_recorded == self.number:
             self._begin_recorded(end, is_end=opened is not None)
         else:
@@ -254,9 +254,7 @@ class TrainingSteps:
         if not is_end:
             self._pipeline.summarizer.open_gap = NO_GAP
         asked = not self._listeners.are_idle and self._listeners.step_begins(self.number)
-        if recording.use_chosen():
-            self._sampler.restart()
-        if not is_end and (note := self._sampler.note_limit(self.number)) is not None:
+        if not is_end and (note := self._controller.note_limit(self.number)) is not None:
             self._notes.add(note)
         gap = self._gap
         if not is_end:  # recorded steps in a row share a gap of nothing
@@ -287,14 +285,14 @@ class TrainingSteps:
     def follow(self, listener: StepListener, steps: int) -> Callable[[], None]:
         """Record the next steps and pass their numbers, the open one's first; return the function that ends this."""
         first, opened = self.number + 1, self._recording.open
-        self._sampler.reserve(first, steps + 1)
+        self._controller.reserve(first, steps + 1)
         self._next_recorded = first
         remove = self._listeners.add(listener)
         if opened is not None and listener(self.number) is True:
             opened.warmup = opened.asked = True
 
         def undo() -> None:
-            self._sampler.release(first, steps + 1)
+            self._controller.release(first, steps + 1)
             remove()
 
         return undo

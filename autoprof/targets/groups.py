@@ -11,6 +11,7 @@ from torch import nn
 
 from ..base.frame import MODULE_PHASES, Phase
 from ..base.names import clean_name
+from ..base.weak import has_module
 from .coverage import scripted_around
 from .structure import Structures
 from .target import NO_RULE, Target
@@ -46,7 +47,7 @@ class ModuleGroup:
     @property
     def is_recordable(self) -> bool:
         """Whether hooks on the members fire when they are called."""
-        return not self.hidden and self.nodes[0].called
+        return not self.hidden and any(node.called for node in filter(has_module, self.nodes))
 
     @property
     def visible(self) -> list[ModuleGroup]:
@@ -62,9 +63,9 @@ class ModuleGroup:
             pending.extend(reversed(group.children))
 
     def targets(self) -> tuple[Target, ...]:
-        """Return a target for each member, all under the group's name."""
-        phases = frozenset[Phase](MODULE_PHASES)
-        return tuple(Target(node.module, node.fqn, self.name, phases, False, NO_RULE) for node in self.nodes)
+        """Return a target for each member that the program still has, all under the group's name."""
+        phases, nodes = frozenset[Phase](MODULE_PHASES), filter(has_module, self.nodes)
+        return tuple(Target(node.module, node.fqn, self.name, phases, False, NO_RULE) for node in nodes)
 
 
 def group_tree(model: nn.Module) -> ModuleGroup:

@@ -27,7 +27,7 @@ from autoprof.diagnose.rules import overhead
 from autoprof.diagnose.rules.logging import LOGGING_NAME
 from autoprof.probes.compilations import CompiledFunction
 from autoprof.session.account import Part
-from autoprof.session.sampler import Sampler
+from autoprof.session.controller import Controller
 from autoprof.testing import make_frame
 from tests.accounts import FakeRun
 
@@ -344,7 +344,7 @@ def test_the_cost_of_the_first_steps_is_no_finding() -> None:
 def test_a_run_that_keeps_its_budget_gets_no_finding(cost_ms: float, first_ms: float) -> None:
     """Whatever a step costs, and the first one, wherever the run is asked: after each recorded step of 4000."""
     run = FakeRun()
-    sampler, base = Sampler(run.account), evidence_of(STEP, repeat=50, facts=RunFacts(budget=0.01))
+    controller, base = Controller(run.account), evidence_of(STEP, repeat=50, facts=RunFacts(budget=0.01))
     step, recorded, spent = 1, 0, 0
     while step <= 4000:
         own = round((cost_ms if recorded else first_ms) * MS)
@@ -354,8 +354,8 @@ def test_a_run_that_keeps_its_budget_gets_no_finding(cost_ms: float, first_ms: f
         assert said is None or said.severity == "info", (recorded, step)
         run.now_ns = step * 100 * MS
         run.work(Part.STEPS, own)
-        sampler.close(own, 100 * MS, 100 * MS)
-        step += 1 + sampler.gap(step)
+        controller.close(own, 100 * MS, 100 * MS)
+        step = controller.next_recorded(step + 1)
 
 
 def test_overhead_above_the_budget_is_found_after_any_number_of_unsampled_steps() -> None:

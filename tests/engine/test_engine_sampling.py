@@ -13,28 +13,28 @@ from autoprof import Phase
 from autoprof.capture import recorder as recording
 from autoprof.session import builder
 from autoprof.session.account import Account
-from autoprof.session.sampler import Sampler
+from autoprof.session.controller import Controller
 from autoprof.testing import FakeClock, ListSink, open_session
 
 EVERYTHING = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}
 MANUAL = {**EVERYTHING, "step": "manual"}
 
 
-class Scripted(Sampler):
-    """A sampler that returns the gaps it was given after the recorded steps, and notes the steps it is shown."""
+class Scripted(Controller):
+    """A controller that leaves the gaps it was given after the recorded steps, and notes the steps it is shown."""
 
     def __init__(self, *gaps: int) -> None:
         super().__init__(Account())
         self.shown: list[tuple[int, int, int]] = []
-        self._recorded = [1]
+        self._steps = [1]
         for gap in gaps:
-            self._recorded.append(self._recorded[-1] + gap + 1)
+            self._steps.append(self._steps[-1] + gap + 1)
 
     def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
         self.shown.append((cost_ns, cpu_ns, wall_ns))
 
-    def gap(self, step: int) -> int:
-        return next((one for one in self._recorded if one > step), step + 1) - step - 1
+    def next_recorded(self, step: int) -> int:
+        return next((one for one in self._steps if one >= step), step)
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def govern(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that gives the next session these gaps."""
 
     def put(*gaps: int) -> Scripted:
-        sampler = Scripted(*gaps)
-        monkeypatch.setattr(builder, "Sampler", lambda *_args: sampler)
-        return sampler
+        controller = Scripted(*gaps)
+        monkeypatch.setattr(builder, "Controller", lambda *_args: controller)
+        return controller
 
     return put
 
@@ -219,13 +219,13 @@ def test_between_far_recorded_steps_updates_count_the_steps_and_validation_is_ex
 
 
 def recorded_steps(k: int, most: int = 4_096) -> list[int]:
-    """Return the steps that a sampler records that affords one of ``k``."""
-    sampler = Sampler(Account())
-    sampler.k = k
-    step, recorded = sampler.next_recorded(1), []
+    """Return the steps that a controller records that affords one of ``k``."""
+    controller = Controller(Account())
+    controller.k = k
+    step, recorded = controller.next_recorded(1), []
     while step <= most:
         recorded.append(step)
-        step = sampler.next_recorded(step + 1)
+        step = controller.next_recorded(step + 1)
     return recorded
 
 

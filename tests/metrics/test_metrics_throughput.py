@@ -17,8 +17,8 @@ from autoprof.probes.metrics.throughput import ADVICE, FETCHED, LOGGED, SEVERAL_
 from autoprof.reports.summary_text import render_summary
 from autoprof.session import builder
 from autoprof.session.account import Account
+from autoprof.session.controller import Controller
 from autoprof.session.pipeline import Pipeline
-from autoprof.session.sampler import Sampler
 from autoprof.testing import FakeClock, ListSink, open_session
 
 STEP_NS = 1_000_000_000
@@ -222,8 +222,8 @@ def test_two_loaders_in_every_step_give_no_throughput() -> None:
     assert trained(nn.Linear(4, 4), both, *[first] * 6).throughput == 8.0
 
 
-class Gaps(Sampler):
-    """A sampler that records four steps and skips sixteen."""
+class Gaps(Controller):
+    """A controller that records four steps and skips sixteen."""
 
     def __init__(self) -> None:
         super().__init__(Account())
@@ -231,8 +231,8 @@ class Gaps(Sampler):
     def close(self, cost_ns: int, cpu_ns: int, wall_ns: int, marks_ns: int | None = None) -> None:
         pass
 
-    def gap(self, step: int) -> int:
-        return 0 if step % 20 < 4 else 20 - step % 20
+    def next_recorded(self, step: int) -> int:
+        return step if (step - 1) % 20 < 4 else step + 20 - (step - 1) % 20
 
 
 class FakeTime(ListSink):
@@ -253,7 +253,7 @@ def sampled(
 ) -> tuple[float, Summary]:
     """Train with four recorded steps of twenty; return the seconds a step, and the summary."""
     time = FakeTime(monkeypatch, write_ns)
-    monkeypatch.setattr(builder, "Sampler", lambda *_args: Gaps())
+    monkeypatch.setattr(builder, "Controller", lambda *_args: Gaps())
     clock, model, draw = time.clock, nn.Linear(4, 4), random.Random(3)
     sample = {"warmup": 1, "every": 1}
     with open_session(model, {**CONFIG, "sample": sample}, clock=clock, sinks=[time]) as session:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ...base.weak import Weak
+from ...base.weak import Weak, has_module
 from ...devices import HOST_TYPES, device_of
 from ..recorder import Recorder
 from .module import ModuleProbe
@@ -104,6 +104,7 @@ class Placement:
             clock.use_device(home)
             recorder.use_clock(clock)
         on_host = clock.device_type is None
+        self._probes = [*filter(has_module, self._probes)]
         devices = [None if on_host else self._device_of(probe.module) for probe in self._probes]
         several = len({home, *devices} - {None}) > 1
         if passes.several is not several:

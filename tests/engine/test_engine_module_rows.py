@@ -1,6 +1,6 @@
 """Without targets a session opens the rows that hold most time, keeps its rows honest, and changes no result."""
 
-from math import inf
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,17 @@ from engine_laws import check_laws, pass_on_each_step
 from torch import Tensor, nn
 
 import autoprof
-from autoprof.base.frame import FrameRun, Phase, Span, StepFrame
+from autoprof.base.frame import FrameRun, Phase, Span
 from autoprof.base.summary import Row, Summary
-from autoprof.session import sampler
+from autoprof.session import controller
+from autoprof.session.account import RECORDING, TABLE
+from autoprof.session.controller import Controller, Cost, plan
+from autoprof.session.module_rows import ModuleRows
 from autoprof.session.session_probes import TargetSet
-from autoprof.session.zoom import Zoom
 from autoprof.sinks import load_config
 from autoprof.targets import first_cut, group_tree, select_targets
 from autoprof.testing import FakeClock, ListSink, make_frame, open_session
+from tests.accounts import FakeRun
 
 DEFAULT: dict[str, Any] = {"step": "manual", "sample": {"warmup": 0, "budget": None}, "flops": "off", "sinks": {}}
 """No targets, explicit steps, every step recorded."""
@@ -115,6 +118,20 @@ def test_rows_of_a_changing_cut_close_to_the_nanosecond() -> None:
     assert sum(summary.phases.values()) == summary.total_step_ns
 
 
+def test_rows_are_opened_after_the_program_has_replaced_a_module() -> None:
+    """Its row has no more calls; the recording goes on, and other rows are opened."""
+    clock, sink = FakeClock(), ListSink()
+    model = Nest(clock, old=deep(clock, 3, 1_000), hot=deep(clock, 6))
+    with open_session(model, DEFAULT, clock=clock, sinks=[sink]) as session:
+        train(session, model, 2)
+        model.old = Busy(clock, 1)
+        gc.collect()
+        train(session, model, 20)
+        assert "hot/hot/hot/hot/hot/hot/hot" in {target.name for target in session.targets}
+    assert len(sink.frames) == 22
+    assert not any("ReferenceError" in note for note in session.summary().notes)
+
+
 class Late(nn.Module):
     """Two branches of which the second takes long only from a step on."""
 
@@ -140,26 +157,47 @@ def test_a_row_that_grows_later_is_opened_then() -> None:
         assert "second/hot/hot/hot" in {target.name for target in session.targets}
 
 
-def frame_of(zoom: Zoom, times: dict[str, int], step: int) -> StepFrame:
-    """Return a frame in which the groups of the present cut take these times, one forward span each."""
-    groups = {group.name: group for group in zoom.groups}
-    spans: list[Span] = []
-    places: dict[str, int] = {}
-    for name in groups:
-        parent = places.get(name.rpartition("/")[0], 0 if spans else None)
-        places[name] = len(spans)
-        spans.append(Span(name, name, Phase.FORWARD, parent, 0, times.get(name, 0)))
-    return make_frame(spans, step=step, duration_ns=max(times.values()), cut=zoom.chosen.number)
+class Followed:
+    """The rows of a model, and the controller of a run that may spend this part of its time on recording."""
 
+    def __init__(self, model: nn.Module, rate: float | None, mark_ns: float) -> None:
+        self.model, self.mark_ns = model, mark_ns
+        tree = group_tree(model)
 
-def make_zoom(model: nn.Module, rate: float, cost_ns: float) -> Zoom:
-    """Return a zoom on the model whose marks cost so much."""
-    tree = group_tree(model)
+        def make_set(groups: Any, number: int) -> TargetSet:
+            return TargetSet((), tuple(target for group in groups for target in group.targets()), number)
 
-    def make_set(groups: Any, number: int) -> TargetSet:
-        return TargetSet((), tuple(target for group in groups for target in group.targets()), number)
+        self.rows = ModuleRows(tree, first_cut(tree), make_set)
+        shares = sum(TABLE[part].share for part in RECORDING)
+        self.controller = Controller(FakeRun(None if rate is None else rate / shares).account, mark_ns=mark_ns)
+        self.controller.rows = self.rows
 
-    return Zoom(tree, first_cut(tree), make_set, rate, cost_ns)
+    def measure(self, times: dict[str, int], step: int) -> None:
+        """Pass on a frame in which the groups of the present cut take these times, one forward span each."""
+        spans: list[Span] = []
+        places: dict[str, int] = {}
+        for group in self.rows.groups:
+            parent = places.get(group.name.rpartition("/")[0], 0 if spans else None)
+            places[group.name] = len(spans)
+            spans.append(Span(group.name, group.name, Phase.FORWARD, parent, 0, times.get(group.name, 0)))
+        frame = make_frame(spans, step=step, duration_ns=max(times.values()), cut=self.rows.chosen.number)
+        self.rows.frames(FrameRun.of(frame))
+
+    def record(self, times: dict[str, int], step: int) -> None:
+        """Record a step of these times. A mark costs twice its calibrated cost, with its resolution."""
+        cost_ns, step_ns = round(2 * self.mark_ns * self.marks), max(times.values())
+        self.measure(times, step)
+        self.controller.close(cost_ns, step_ns, step_ns)
+
+    @property
+    def marks(self) -> float:
+        """The marks in a step."""
+        return sum(row.marks for row in self.rows.options if row.is_open)
+
+    @property
+    def opened(self) -> set[str]:
+        """The opened rows."""
+        return {name for name, stopped in self.rows.stopped.items() if stopped is None}
 
 
 def wide() -> nn.Module:
@@ -178,42 +216,47 @@ TIMES = {"Nest": 100_000, "one": 60_000, "one/inner": 59_000, "two": 38_000, "tw
 def test_a_row_that_is_too_expensive_to_open_says_so() -> None:
     """Of two rows that take long only the longer one is opened where the budget does not allow both."""
     model = wide()
-    zoom = make_zoom(model, 0.01, 20.0)  # 120 ns a call with its resolution, 1 % of 100 µs: 8 calls
+    dear = Followed(model, 0.01, 20.0)  # 96 ns a call with its resolution, 0.8 % of 100 µs: 8 calls
     for step in range(20):
-        zoom.frames(FrameRun.of(frame_of(zoom, TIMES, step)))
-    assert zoom.stopped["one/inner"] == "budget"
-    assert len(zoom.groups) <= 40
-    cheap = make_zoom(model, 0.01, 1.0)
+        dear.record(TIMES, step)
+    assert dear.rows.stopped["one/inner"] == "budget"
+    assert len(dear.rows.groups) <= 40
+    cheap = Followed(model, 0.01, 1.0)
     for step in range(20):
-        cheap.frames(FrameRun.of(frame_of(cheap, TIMES, step)))
-    assert cheap.stopped["one/inner"] is None
-    assert cheap.stopped["two/inner"] is None
+        cheap.record(TIMES, step)
+    assert cheap.rows.stopped["one/inner"] is None
+    assert cheap.rows.stopped["two/inner"] is None
 
 
 def test_the_smallest_rows_are_closed_where_the_budget_does_not_afford_the_cut() -> None:
     """Down to the groups that a run begins with; they are opened again, the longest first, where there is room."""
-    model = wide()
-    zoom = make_zoom(model, inf, 1.0)
+    followed = Followed(wide(), None, 1.0)
+    rows = followed.rows
 
-    def run() -> set[str]:
+    def fit(share: float) -> float:
+        """Choose rows of at most this share of the present marks, as each measurement shows; return their share."""
+        before, limit = followed.marks, share * followed.marks
         for step in range(6):
-            zoom.frames(FrameRun.of(frame_of(zoom, TIMES, step)))
-        return {name for name, stopped in zoom.stopped.items() if stopped is None}
+            followed.measure(TIMES, step)
+            rows.use(plan(Cost(0.0, 1.0), limit, rows.options)[0])
+        return followed.marks / before
 
-    assert run() == {"Nest", "one", "two", "one/inner", "two/inner"}
-    assert zoom.fit(0.9) < 0.9
-    assert run() == {"Nest", "one", "two", "one/inner"}
-    assert zoom.stopped["two/inner"] == "budget"
-    assert zoom.fit(0.01) < 0.5
-    assert run() == {"Nest", "one", "two"}
-    assert zoom.fit(0.5) == 1.0
-    zoom.fit(8.0)
-    assert run() == {"Nest", "one", "two", "one/inner"}
+    for step in range(6):
+        followed.record(TIMES, step)
+    assert followed.opened == {"Nest", "one", "two", "one/inner", "two/inner"}
+    assert fit(0.9) < 0.9
+    assert followed.opened == {"Nest", "one", "two", "one/inner"}
+    assert rows.stopped["two/inner"] == "budget"
+    assert fit(0.01) < 0.5
+    assert followed.opened == {"Nest", "one", "two"}
+    assert fit(0.5) == 1.0
+    assert fit(8.0) > 1.0
+    assert followed.opened == {"Nest", "one", "two", "one/inner"}
 
 
 def test_rules_are_recorded_whatever_they_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """The budget chooses among steps there, and drops no row that the user has named."""
-    monkeypatch.setattr(sampler, "FIRST_RECORDING_NS", 0)  # else the first steps are recorded at any cost
+    monkeypatch.setattr(controller, "FIRST_RECORDING_NS", 0)  # else the first steps are recorded at any cost
     model, sink = nn.Sequential(*(nn.Linear(2, 2) for _ in range(40))), ListSink()
     config = {"targets": [{"match": ".*"}], "sinks": {}, "step": "manual", "flops": "off", "sample": {"budget": 1e-6}}
     with autoprof.instrument(model, config, sinks=[sink]) as session:
@@ -224,15 +267,16 @@ def test_rules_are_recorded_whatever_they_cost(monkeypatch: pytest.MonkeyPatch) 
     assert {sum(s.phase is Phase.FORWARD for s in frame.spans) for frame in sink.frames} == {41}
 
 
-def test_a_row_at_the_limit_does_not_flap() -> None:
+@pytest.mark.parametrize("mark_ns", [16.0, 4.6])
+def test_a_row_at_the_limit_does_not_flap(mark_ns: float) -> None:
     """Noise around a threshold changes the cut a few times, not forever."""
-    zoom = make_zoom(wide(), 0.01, 16.0)
+    followed = Followed(wide(), 0.01, mark_ns)
     cuts = []
     for step in range(2000):
         noise = 1.0 + 0.3 * ((step * 7919) % 13 - 6) / 6
         times = {name: round(ns * (noise if name.startswith("one") else 1.0)) for name, ns in TIMES.items()}
-        zoom.frames(FrameRun.of(frame_of(zoom, times | {"Nest": 120_000}, step)))
-        cuts.append(zoom.chosen.number)
+        followed.record(times | {"Nest": 120_000}, step)
+        cuts.append(followed.rows.chosen.number)
     assert cuts[-1] == cuts[200]
     assert cuts[-1] <= 16
 
