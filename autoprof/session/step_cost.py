@@ -48,7 +48,7 @@ class StepCost:
         self._began_ns, self._began_cpu_ns = perf_counter_ns(), self._account.processor_ns()
 
     def end_step(self, marks: int, ended_ns: int, *, counts: bool) -> int:
-        """Give the controller a recorded step that ended at this time, and return the step's overhead as ``charge`` does.
+        """Give the controller a recorded step that ended at this time; return the step's overhead as ``charge`` does.
 
         Its cost is the work since the last one. Called in ``work``, outside of other work.
         """

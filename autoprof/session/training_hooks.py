@@ -143,8 +143,8 @@ class TrainingHooks:
         graded, training = torch.is_grad_enabled(), module.training
         inference = not graded and torch.is_inference_mode_enabled()
         event = ForwardBegins(id(module), module is self._model(), training, graded, get_ident(), inference)
-        if decisions := self._steps.decide(event):
-            self._carry_out(decisions)
+        if (decisions := self._steps.decide(event)) and (others := self._steps.carry_out(decisions)):
+            self._carry_out(others)
         if not (graded and training):
             return
         if not self._recorder.buffer.suspended:
@@ -185,8 +185,9 @@ class TrainingHooks:
         """Called before each optimizer step."""
         if not self._optimizers.begins(optimizer):
             return
-        if decisions := self._steps.decide(UpdateBegins(id(optimizer))):
-            self._carry_out(decisions)
+        event = UpdateBegins(id(optimizer))
+        if (decisions := self._steps.decide(event)) and (others := self._steps.carry_out(decisions)):
+            self._carry_out(others)
 
     def update_ends(self, optimizer: Any, *_call: Any) -> None:
         """Called after each optimizer step."""
@@ -209,24 +210,27 @@ class TrainingHooks:
         if self._ends_with_update:
             self._ends_with_update, is_last = False, self._optimizer_hooks()[0].is_last()
         event = UpdateEnds(id(optimizer), get_ident(), owned, in_backward, is_last, moved)
-        if decisions := self._steps.decide(event):
-            self._carry_out(decisions)
+        if (decisions := self._steps.decide(event)) and (others := self._steps.carry_out(decisions)):
+            self._carry_out(others)
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Called before each backward pass."""
-        if _graph_task() == -1 and (decisions := self._steps.decide(BackwardBegins(get_ident()))):
-            self._carry_out(decisions)
+        if _graph_task() == -1:
+            decisions = self._steps.decide(BackwardBegins(get_ident()))
+            if decisions and (others := self._steps.carry_out(decisions)):
+                self._carry_out(others)
         return False
 
     def leave(self) -> None:
         """Never called."""
 
     def _report(self, event: Event) -> None:
-        if decisions := self._steps.decide(event):
-            self._carry_out(decisions)
+        if (decisions := self._steps.decide(event)) and (others := self._steps.carry_out(decisions)):
+            self._carry_out(others)
 
-    def _carry_out(self, decisions: Sequence[Decision]) -> None:
-        for decision in self._steps.carry_out(decisions):
+    def _carry_out(self, others: Sequence[Decision]) -> None:
+        """Carry out the decisions that the steps have left."""
+        for decision in others:
             ACTIONS[type(decision)](self, decision)
 
     def _recording_is_off(self, _decision: RecordingIsOff) -> None:

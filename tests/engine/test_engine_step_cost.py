@@ -16,7 +16,7 @@ from autoprof.probes import debug_modes
 from autoprof.probes.stacks import StackProbe
 
 STEPS = 1000
-MAX_CALLS = 62
+MAX_CALLS = 60
 """Python functions of autoprof per step, its part of the passes included."""
 MAX_CLOCKS = 14
 """Readings of clocks per step by functions of autoprof."""
