@@ -373,7 +373,7 @@ def test_a_model_compiled_before_the_session_is_timed_whole_with_the_reason() ->
     run(X).sum().backward()
     watched = train(run, model)
     assert times(watched) == {"": {"forward": 900, "backward": 1200}}
-    (note,) = [note for note in watched.session.summary().notes if "no rows for" in note]
+    (note,) = [note for note in watched.session.summary().notes if "no rows" in note]
     assert "compiled it before autoprof.instrument" in note
 
 
@@ -390,7 +390,7 @@ def test_a_graph_whose_file_is_gone_has_that_reason() -> None:
     watched = train(torch.compile(model), model)
     handle.remove()
     assert times(watched) == {"": {"forward": 900, "backward": 1200}}
-    (note,) = [note for note in watched.session.summary().notes if "no rows for" in note]
+    (note,) = [note for note in watched.session.summary().notes if "no rows" in note]
     assert "autoprof could not read the graph (FileNotFoundError: " in note
 
 
