@@ -578,6 +578,23 @@ def test_a_cached_graph_of_which_another_text_is_traced_has_no_names(monkeypatch
     assert times(train(torch.compile(model), model)) == {"": {"forward": 900, "backward": 1200}}
 
 
+def test_a_cached_graph_whose_passes_ask_other_ranks_is_not_traced_again(monkeypatch: Any) -> None:
+    """The other ranks may have names, and would not answer."""
+    asked: list[Any] = []
+
+    def decide(_graph: Any, saved: Any) -> Any:
+        asked.append(saved)
+        return saved
+
+    monkeypatch.setattr("torch._functorch.partitioners._sync_decision_cross_ranks", decide)
+    with torch._functorch.config.patch(_sync_decision_cross_ranks=True):
+        fill_cache(lambda: make(100))
+        assert len(asked) == 1
+        model = make(100)
+        assert times(train(torch.compile(model), model)) == {"": {"forward": 900, "backward": 1200}}
+        assert len(asked) == 1
+
+
 def test_kernels_whose_modules_are_not_certain_have_a_row_of_their_own(monkeypatch: Any) -> None:
     fill_cache(lambda: make(100))
     calls_of = naming.calls_of

@@ -53,9 +53,21 @@ def retrace(
             set_tracing_context_output_strides(inputs, cached[text])
         return _never_called
 
+    if _asks_other_ranks(inductor.config):
+        raise RuntimeError("torch's passes would wait for other ranks, which may have names")
     with _unchanged():
         compile_fx(_copy_of(model), *args, **{**kwargs, "inner_compile": take})
     return found
+
+
+def _asks_other_ranks(config: Any) -> bool:
+    """Return whether torch's passes decide together with other ranks."""
+    from torch._functorch import config as functorch
+
+    overlap = getattr(config, "aten_distributed_optimizations", None)
+    return bool(
+        getattr(functorch, "_sync_decision_cross_ranks", False) or getattr(overlap, "enable_overlap_scheduling", False)
+    )
 
 
 def _copy_of(model: Any) -> Any:
