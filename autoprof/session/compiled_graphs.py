@@ -28,6 +28,8 @@ OWN: Final = "own"
 """In the name of a fused kernel, the operations of the module or function around, outside the modules in it."""
 LAYOUT: Final = "[weight layout]"
 """The row of kernels that only copy weights into another layout."""
+UNNAMED: Final = "[kernels without names]"
+"""The row of kernels in a graph from torch's cache whose modules are not certain."""
 
 
 @dataclass(eq=False, slots=True)
@@ -212,7 +214,8 @@ class _GraphLabels:
         if len(ways) > 1:
             inner = dict.fromkeys(way[len(shared)] if len(way) > len(shared) else None for way in ways)
             return *shared, self._label_in(around, self._fused(around, inner))
-        return (*shared, self._label_in(around, LAYOUT)) if kernel.is_layout and around is not None else shared
+        row = UNNAMED if kernel.is_unnamed else LAYOUT if kernel.is_layout and around is not None else None
+        return shared if row is None else (*shared, self._label_in(around, row))
 
     def _way(self, caller: _Caller, path: Path) -> tuple[Label, ...]:
         """Return the labels of the targets inside the caller on the way to a module."""

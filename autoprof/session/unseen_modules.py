@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final
 from weakref import WeakSet, ref
 
 from ..base.frame import FrameRun, Layout
-from ..base.names import enumerate_names
+from ..base.names import enumerate_names, quoted
 from ..base.notes import Notes
 from ..capture.graphs.naming import OLD_TORCH, is_old_torch
 from ..capture.marks.codes import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
@@ -83,10 +84,10 @@ class UnseenModules(Observer):
         self._named.update(unseen)
         if not unseen:
             return
-        names = enumerate_names(unseen.values())
         reason = "; ".join(self._graphs.reasons)
         if not any(self._recorder.labels[at].fqn is not None for at in seen):
             self._model_hidden = True
+            names = enumerate_names(unseen.values())
             self._notes.warn_once(
                 f"hooks do not fire inside graphs of torch.compile: step {raw.step} called no module of the model: "
                 f"{names}. A function around the model is compiled, so that the model's forward is not measured: its "
@@ -96,9 +97,7 @@ class UnseenModules(Observer):
         else:
             unknown = OLD_TORCH if is_old_torch() else OTHER_BACKEND if self._compiled else COMPILED_BEFORE
             reason = reason or unknown
-            self._notes.warn_once(
-                f"torch.compile: no rows for {names}, whose time is in the compiled module around them: {reason}"
-            )
+            self._notes.warn_once(f"torch.compile: {_count_of(list(unseen.values()))} no rows: {reason}")
 
     def frames(self, run: FrameRun) -> None:
         """Remember the modules of the spans."""
@@ -141,3 +140,14 @@ class UnseenModules(Observer):
                 f"model: modules added during the run have no rows: {enumerate_names(new)}. Their "
                 "time is in the module around them; close the session and call autoprof.instrument again"
             )
+
+
+def _count_of(names: Sequence[str]) -> str:
+    """Return how many modules have something, with the module around them all, or else the first as an example."""
+    first = quoted(names[0])
+    if len(names) == 1:
+        return f"module {first} has"
+    parts = (name.split(".") for name in names)
+    around = [column[0] for column in takewhile(lambda one: len(set(one)) == 1, zip(*parts, strict=False))]
+    example = f"of {quoted('.'.join([*around, '*']))}" if around else f"({first}, …)"
+    return f"{len(names)} modules {example} have"

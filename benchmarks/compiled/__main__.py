@@ -24,6 +24,8 @@ TITLES: Final = {
 }
 SECTIONS: Final = {"known": ("known", "growth"), "models": ("families",)}
 """The modules that measure a part, a table of its page each."""
+BARE: Final = "bare"
+"""Given to the process that fills torch's cache without autoprof."""
 PROCESSES: Final = {"known": 1, "models": 2}
 """Processes for each model: a second one finds the code of the first in torch's cache."""
 NOTE: Final = (
@@ -39,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made.add_argument("--only", help="only models with these names, by comma")
     made.add_argument("--limit", type=float, default=300, help="seconds for each process (default: %(default)s)")
     made.add_argument("--cache", type=Path, help="inductor's cache folder (default: a new one)")
+    made.add_argument(
+        "--warm", action="store_true", help="known: take the graphs from a cache of runs without autoprof"
+    )
     made.add_argument("--worker", nargs=3, metavar=("NAME", "GIVEN", "FILE"), help=argparse.SUPPRESS)
     options = made.parse_args(arguments)
     sections = [import_module(f".{name}", __package__) for name in SECTIONS[options.part]]
@@ -67,7 +72,8 @@ def _measure(options: argparse.Namespace, name: str, cache: Path) -> dict[str, A
     given = ""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "result.json"
-        for _ in range(PROCESSES[options.part]):
+        for first in [BARE] * options.warm + [""] * PROCESSES[options.part]:
+            given = first or given
             command = [sys.executable, "-m", "benchmarks.compiled", options.part, "--worker", name, given, str(output)]
             try:
                 subprocess.run(
@@ -83,7 +89,7 @@ def _measure(options: argparse.Namespace, name: str, cache: Path) -> dict[str, A
                 return {"verdict": "failed", "error": f"longer than {options.limit:.0f} s"}
             except subprocess.CalledProcessError as error:
                 return {"verdict": "failed", "error": (error.stderr or "no message").strip()[-2000:]}
-            given = output.read_text(encoding="utf-8")
+            given = "" if first else output.read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(given)
     return found
 
@@ -95,7 +101,10 @@ def _work(section: Any, name: str, given: str, output: str) -> None:
     warnings.filterwarnings("ignore")  # the models' own, about their configuration
     torch.set_num_threads(1)
     with contextlib.redirect_stdout(sys.stderr):
-        found = section.measure(name, json.loads(given)) if given else section.measure(name)
+        if given == BARE:
+            found = section.fill(name)
+        else:
+            found = section.measure(name, json.loads(given)) if given else section.measure(name)
     Path(output).write_text(json.dumps(found), encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..models import Batch, floats, squares
 from ..table import markdown
 from .case import Case, prepare
-from .rows import Frames, counted, open_session, problems, rows
+from .rows import Frames, counted, named_share, open_session, problems, rows, share
 
 LARGE: Final = 10
 STEPS: Final = 40
@@ -104,14 +104,23 @@ names = list(KINDS)
 QUICK: Final = "layernorm"
 
 
+def fill(name: str) -> dict[str, Any]:
+    """Compile both models of a pair without autoprof, so that torch's cache has their graphs."""
+    for times in (1, LARGE):
+        training = prepare(_case(name, times))
+        for at in range(WARM):
+            training.step(at)
+    return {}
+
+
 def measure(name: str) -> dict[str, Any]:
     """Train both models of a pair; return how the rows grew.
 
     Other programs of the machine add time to any row. The module's row has to grow by its share in the least times of
     the steps or in their medians; another row counts as grown only where its least time grew.
     """
-    before, before_steps, reasons = _train(name, 1)
-    after, after_steps, more = _train(name, LARGE)
+    before, before_steps, reasons, _ = _train(name, 1)
+    after, after_steps, more, named = _train(name, LARGE)
     keys = sorted({key for frame in (*before, *after) for key in frame})
     phases: dict[str, Any] = {}
     wrong: list[str] = []
@@ -138,7 +147,7 @@ def measure(name: str) -> dict[str, Any]:
             if ms > max(OTHERS * best["step"], OTHERS_MS):
                 wrong.append(f"{row} {phase}: grew by {ms:.2f} ms, {PATH} by {best['row']:.2f} ms")
     verdict = "not judged" if not phases else "wrong" if wrong else "right"
-    return {"verdict": verdict, "phases": phases, "wrong": wrong, "reasons": [*reasons, *more]}
+    return {"verdict": verdict, "phases": phases, "wrong": wrong, "reasons": [*reasons, *more], "named": named}
 
 
 def _has_share(row: str, path: str) -> bool:
@@ -162,7 +171,7 @@ def _is_inside(path: str, around: str) -> bool:
     return not around or f"{path}.".startswith(f"{around}.")
 
 
-def _train(name: str, times: int) -> tuple[list[Rows], list[tuple[float, float]], list[str]]:
+def _case(name: str, times: int) -> Case:
     batch, before, make, behind = KINDS[name]
 
     def build() -> Any:
@@ -170,11 +179,16 @@ def _train(name: str, times: int) -> tuple[list[Rows], list[tuple[float, float]]
         parts = OrderedDict({"pre": before(), PATH: middle, "post": behind()})
         return nn.Sequential(parts), batch, squares
 
-    training, sink = prepare(Case(name, build)), Frames()
+    return Case(name, build)
+
+
+def _train(name: str, times: int) -> tuple[list[Rows], list[tuple[float, float]], list[str], float | None]:
+    training, sink = prepare(_case(name, times)), Frames()
     session = open_session(training, sink)
     lengths = [training.step(at)[1:] for at in range(STEPS)]
     session.close()
-    return [rows(one) for one in sink.frames if one.step > WARM], lengths[WARM:], sink.reasons
+    frames = [one for one in sink.frames if one.step > WARM]
+    return [rows(one) for one in frames], lengths[WARM:], sink.reasons, named_share(frames)
 
 
 def page(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -185,7 +199,13 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         "of kernels that compute parts of it and of another module grew. A phase that grew by less than 2 ms is not "
         "judged.\n"
     )
-    header = ("module", "forward: step, row + fused rows", "backward: step, row + fused rows", "verdict")
+    header = (
+        "module",
+        "forward: step, row + fused rows",
+        "backward: step, row + fused rows",
+        "verdict",
+        "kernel time with names",
+    )
     yield from markdown(header, (_cells(name, one) for name, one in results.items()))
     yield from problems(results)
 
@@ -198,4 +218,4 @@ def _cells(name: str, one: Mapping[str, Any]) -> tuple[str, ...]:
         else "-"
         for phase in ("forward", "backward")
     )
-    return name, *grown, one["verdict"]
+    return name, *grown, one["verdict"], share(one.get("named"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import autoprof
@@ -13,6 +13,7 @@ from autoprof.base.summary import Summary
 from .case import PHASES, Training
 
 RUNTIME: Final = "[compiled runtime]"
+UNNAMED: Final = "[kernels without names]"
 CONFIG: Final[dict[str, Any]] = {
     "targets": [{"match": ".*"}],
     "sample": {"budget": None},
@@ -82,6 +83,18 @@ def own_operations(frame: StepFrame, paths: Collection[str]) -> dict[str, list[f
                 found[fqn][PHASES.index(phase)] += own[at] / 1e6
             around = layout.parents[around]
     return found
+
+
+def named_share(frames: Iterable[StepFrame]) -> float | None:
+    """Return the share of the time of kernels that are in rows with names, the compiled runtime apart."""
+    named = unnamed = 0.0
+    for frame in frames:
+        layout = frame.layout
+        for name, phase, ns in zip(layout.names, layout.phases, layout.self_ns(frame.total_ns), strict=True):
+            if str(phase) in PHASES and RUNTIME not in name and "(" not in name:
+                named += ns * (UNNAMED not in name)
+                unnamed += ns * (UNNAMED in name)
+    return named / (named + unnamed) if named + unnamed else None
 
 
 def rows(frame: StepFrame) -> dict[tuple[str, str], float]:

@@ -182,7 +182,7 @@ def test_the_default_configuration_sees_a_compiled_model(way: Any) -> None:
     assert rows["Net", Phase.BACKWARD].mean_ns == BACKWARD_NS
     assert rows["Net", Phase.FORWARD].calls == rows["Net", Phase.FORWARD].steps == summary.steps
     assert not [note for note in summary.notes if "never called" in note]
-    (note,) = (note for note in summary.notes if "no rows for" in note)
+    (note,) = (note for note in summary.notes if "no rows" in note)
     assert "another backend than inductor" in note
 
 

@@ -14,7 +14,9 @@ from .kernels import Kernel
 
 MARK: Final = "autoprof_mark"
 """The name of the function that marks, among the globals of generated code."""
-_KERNELS: Final = ("extern_kernels.", "torch.ops.", "aten.", "cpp_fused", "triton_")
+FUSED: Final = ("cpp_fused", "triton_")
+"""The beginnings of the names of kernels that inductor generates."""
+KERNELS: Final = ("extern_kernels.", "torch.ops.", "aten.", *FUSED)
 """The beginnings of the names of kernels in generated code."""
 MarkCode = Callable[[Kernel | None], int]
 """Return the code of the mark at the begin of a kernel; for None, of the one after the last kernel."""
@@ -35,7 +37,7 @@ class GeneratedCode:
         tree = ast.parse(Path(self._path).read_text(encoding="utf-8"))
         for definition, function in _functions(tree, call):
             found: dict[int, Kernel] = {}
-            for at, statement in enumerate(_statements(definition.body)):
+            for at, statement in enumerate(statements(definition.body)):
                 if (joined := self._kernel_of(statement, waiting)) is not None:
                     found[at] = joined
             if found:
@@ -51,10 +53,10 @@ class GeneratedCode:
     def _kernel_of(self, statement: ast.stmt, waiting: Mapping[str, deque[Kernel]]) -> Kernel | None:
         for node in ast.walk(statement):
             if isinstance(node, ast.Call):
-                name = _dotted(node.func).removesuffix(".run")
+                name = dotted(node.func).removesuffix(".run")
                 if waiting.get(name):
                     return waiting[name].popleft()
-                if name.startswith(_KERNELS):
+                if name.startswith(KERNELS):
                     self.unknown.append(name)
                     return Kernel(name, ())  # it belongs to the graph as a whole
         return None
@@ -140,15 +142,15 @@ def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
             yield block
 
 
-def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+def statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of a function in the order of the file, those inside blocks after the block."""
     for statement in body:
         yield statement if not any(_bodies(statement)) else ast.Pass()
         for block in _bodies(statement):
-            yield from _statements(block)
+            yield from statements(block)
 
 
-def _dotted(node: ast.expr) -> str:
+def dotted(node: ast.expr) -> str:
     """Return the name that an expression such as ``a.b.c`` spells, or nothing."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):

@@ -23,6 +23,8 @@ class Kernel(NamedTuple):
     phase: Phase = Phase.FORWARD
     is_layout: bool = False
     """Whether it only copies weights, or inputs, into another layout."""
+    is_unnamed: bool = False
+    """Whether the modules are not known for certain."""
 
 
 class NodeModules:
@@ -39,7 +41,12 @@ class NodeModules:
     def kernel(self, call: str, buffers: Sequence[Any]) -> Kernel:
         """Return the kernel that computes these outputs of inductor's IR."""
         origins = [self._origin(buffer) for buffer in buffers]
-        nodes = [node for node in origins if node is not None]
+        return self.kernel_of_nodes(call, [node for node in origins if node is not None])
+
+    def kernel_of_nodes(self, call: str, nodes: Sequence[Any] | None) -> Kernel:
+        """Return the kernel whose outputs are the values of these nodes; None stands for nodes that are not known."""
+        if nodes is None:
+            return Kernel(call, (), Phase.BACKWARD if self._is_backward else Phase.FORWARD, is_unnamed=True)
         is_layout = bool(nodes) and all(node.op in ("placeholder", "get_attr") for node in nodes)
         paths = dict.fromkeys(path for path in map(self.path, nodes) if path is not None)
         return Kernel(call, tuple(paths), self._phase(nodes), is_layout)

@@ -26,14 +26,18 @@ from ...base.frame import Phase
 from ...base.process.replace import Attribute, InCompiler, Replacement
 from ...base.storage.atomic import write_atomic
 from ..handle import Handle
+from .buffers import calls_of
 from .kernels import Kernel, NodeModules, Path, module_of, outputs_of, without_calls
+from .retrace import Retraced, retrace, text_of
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """The version of the files with notes."""
 _KERNEL_NOTER: Final = "set_kernel_post_grad_provenance_tracing"
 _KERNEL_NOTERS: Final = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")
 _HIERARCHY: Final = "autoprof_hierarchy"
 """The attribute of torch's ``TracingContext`` that carries the hierarchy to the backward's compilation."""
+_CACHED: Final = "autoprof_cached"
+"""The attribute of torch's ``TracingContext`` that has the graphs from torch's cache that no notes are known for."""
 
 
 class CompiledGraph(NamedTuple):
@@ -47,9 +51,22 @@ class CompiledGraph(NamedTuple):
     roots: Mapping[Path, Root] = MappingProxyType({})
 
 
+class _Cached:
+    """The graphs of a compilation that torch took from its cache, and that no notes are known for.
+
+    ``graphs`` has them by the texts of the graphs that they were generated from, ``waiting`` the functions that report
+    them, once ``retraced`` has these graphs.
+    """
+
+    def __init__(self) -> None:
+        self.graphs: dict[str, Any] = {}
+        self.waiting: list[Callable[[], None]] = []
+        self.retraced: dict[str, Retraced] | None = None
+
+
 UNKNOWN_BACKEND: Final = "torch generated no Python for it"
 FROM_CACHE: Final = (
-    "torch took the graph from a cache that a run without autoprof has written, or one with other modules; "
+    "torch took the graph from a cache that a run without autoprof has written, and autoprof could not trace it again; "
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 in the environment compiles it again"
 )
 OLD_TORCH: Final = "this version of torch does not say what the kernels that it generates compute"
@@ -59,6 +76,8 @@ UNREADABLE: Final = "autoprof could not read the graph ({})"
 _listeners: list[Callable[[CompiledGraph], None]] = []
 _notes: dict[tuple[str, str], tuple[Kernel, ...]] = {}
 """The kernels of the graphs of this process, by generated file and hash of the hierarchy."""
+_retracing: list[None] = []
+"""Has an element while a graph is traced again, which notes nothing."""
 
 
 def follow_graphs(listener: Callable[[CompiledGraph], None]) -> Handle:
@@ -155,15 +174,28 @@ _NO_MODULES: Final = _Hierarchy("", [], {}, {})
 
 def _compile_fx(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
     """Note the hierarchy of a graph's modules for its compilation, and for that of its backward, which comes later."""
+    cached = _Cached()
     with contain(ignore):
         from torch._guards import TracingContext
 
-        context = TracingContext.try_get()
+        context = None if _retracing else TracingContext.try_get()
         if context is not None:
             before = getattr(context, _HIERARCHY, _NO_MODULES)
+            setattr(context, _CACHED, cached)
             with contain(lambda error: setattr(context, _HIERARCHY, before._replace(failure=describe(error)))):
                 setattr(context, _HIERARCHY, before.joined(_hierarchy(model)))
-    return original(model, *args, **kwargs)
+    result = original(model, *args, **kwargs)
+    if cached.waiting:
+        cached.retraced = {}
+        _retracing.append(None)
+        with contain(ignore):
+            cached.retraced = retrace(cached.graphs, original, model, *args, **kwargs)
+        _retracing.pop()
+        for report in cached.waiting:
+            report()
+        cached.waiting.clear()
+        cached.graphs.clear()
+    return result
 
 
 def _hierarchy(model: Any) -> _Hierarchy:
@@ -218,9 +250,14 @@ def _member(holder: Any, name: str) -> Any:
 
 
 def _current() -> _Hierarchy:
+    found: _Hierarchy = _context_has(_HIERARCHY, _NO_MODULES)
+    return found
+
+
+def _context_has(name: str, default: Any) -> Any:
     from torch._guards import TracingContext
 
-    return getattr(TracingContext.try_get(), _HIERARCHY, _NO_MODULES)
+    return getattr(TracingContext.try_get(), name, default)
 
 
 def _compile_to_module(original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -270,7 +307,7 @@ def _noting(nodes: NodeModules, kernels: list[Kernel]) -> Iterator[None]:
 
 def _keep(path: str, hierarchy: _Hierarchy, kernels: list[Kernel]) -> None:
     _notes[path, hierarchy.digest] = tuple(kernels)
-    rows = [[one.call, one.paths, str(one.phase), one.is_layout] for one in kernels]
+    rows = [[one.call, one.paths, str(one.phase), one.is_layout, one.is_unnamed] for one in kernels]
     kept = {"format": FORMAT, "modules": hierarchy.modules, "kernels": rows}
     with suppress(OSError):  # a cache that cannot be written
         write_atomic(_beside(path, hierarchy.digest), json.dumps(kept))
@@ -307,28 +344,56 @@ def _translate(found: Any, hierarchy: _Hierarchy) -> tuple[Kernel, ...]:
         if name != same or paths.setdefault(tuple(path), new_path) != new_path:
             raise KeyError(name)
     return tuple(
-        Kernel(call, tuple(paths[tuple(path)] for path in old), Phase(phase), is_layout)
-        for call, old, phase, is_layout in found["kernels"]
+        Kernel(call, tuple(paths[tuple(path)] for path in old), Phase(phase), is_layout, is_unnamed)
+        for call, old, phase, is_layout, is_unnamed in found["kernels"]
     )
+
+
+def _name_cached(path: str, text: str, hierarchy: _Hierarchy) -> tuple[Kernel, ...] | None:
+    """Return the kernels of a file whose graph was traced again; keep them, so that no later process has to."""
+    cached = _context_has(_CACHED, None)
+    found = None if cached is None else (cached.retraced or {}).pop(text, None)
+    if found is None:
+        return None
+    nodes = NodeModules(found.graph.nodes, hierarchy.lines, is_backward=found.is_backward)
+    kernels = [nodes.kernel_of_nodes(call, computed) for call, computed in calls_of(path, found.graph)]
+    _keep(path, hierarchy, kernels)
+    return tuple(kernels)
 
 
 def _post_compile(original: Any, graph: Any, inputs: Any, constants: Any, options: Any) -> Any:
     """Report a compiled graph; this runs for one from the cache as well, before its function is wrapped."""
     function = getattr(graph, "current_callable", None)
     result = original(graph, inputs, constants, options)
+    _report(function, graph, options)
+    return result
+
+
+def _report(function: Any, graph: Any, options: Any) -> None:
+    text = text_of(getattr(graph, "inductor_post_grad_graph_str", ""))
     for listener in _listeners[:]:
         with contain(partial(_fail, listener)):
-            if (found := _describe(function)) is not None:
+            found = _describe(function, text)
+            if found is not None and found.reason == FROM_CACHE and (cached := _waiting()) is not None:
+                cached.graphs[text] = graph
+                cached.waiting.append(partial(_report, function, graph, options))
+                return
+            if found is not None:
                 is_replayed = found.kernels is not None and options["cudagraphs"]
                 listener(found._replace(kernels=None, reason=CUDA_GRAPHS) if is_replayed else found)
-    return result
+
+
+def _waiting() -> _Cached | None:
+    """Return the graphs of this compilation that will be reported again, while that is to come."""
+    cached = _context_has(_CACHED, None)
+    return cached if cached is not None and cached.retraced is None else None
 
 
 def _fail(listener: Callable[[CompiledGraph], None], error: Exception) -> None:
     listener(CompiledGraph(None, None, UNREADABLE.format(describe(error))))
 
 
-def _describe(call: Any) -> CompiledGraph | None:
+def _describe(call: Any, text: str) -> CompiledGraph | None:
     """Return a description of a generated function; None for a graph of no module, as that of an optimizer."""
     hierarchy = _current()
     if hierarchy.failure:
@@ -342,6 +407,9 @@ def _describe(call: Any) -> CompiledGraph | None:
     if is_old_torch():
         return CompiledGraph(function, None, OLD_TORCH)
     kernels = _read_notes(path, hierarchy)
+    if kernels is None:
+        with contain(ignore):
+            kernels = _name_cached(path, text, hierarchy)
     if kernels is None:
         return CompiledGraph(function, None, FROM_CACHE)
     return CompiledGraph(function, kernels, roots=hierarchy.roots)
