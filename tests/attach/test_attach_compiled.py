@@ -1,5 +1,8 @@
 """A request compiles nothing again, also where the optimizer steps in compiled code."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,6 +58,53 @@ def train(make: Made, command: Command | None) -> tuple[Any, int]:
             command.withdraw()
         step()
     return (describe(model.state_dict()), describe(optimizer.state_dict())), counters["stats"]["unique_graphs"]
+
+
+AFTERWARDS = """
+import sys
+from pathlib import Path
+
+import torch
+from attach_requests import Command
+from torch import nn
+
+import autoprof
+
+
+def train(model, call):
+    optimizer = torch.optim.SGD(model.parameters())
+    for number in range(16):
+        if number in (4, 12) and call is not model:
+            call.ask() if number == 4 else call.withdraw()
+        (model if call is not model else compiled)(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+for turn in range(2):
+    folder = Path(sys.argv[1], str(turn))
+    folder.mkdir()
+    train(nn.Linear(8, 1), Command(folder))
+assert "torch._inductor.compile_fx" not in sys.modules
+model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1))
+compiled = torch.compile(model)
+with autoprof.instrument(model, {"sinks": {}, "targets": [{"match": ".*"}], "sample": {"budget": None}}) as session:
+    train(model, model)
+print(sorted({row.name for row in session.summary().rows if row.name in ("0", "1")}))
+"""
+
+
+def test_modules_compiled_after_a_detach_have_their_rows(tmp_path: Path) -> None:
+    """What has waited for the import of torch's compiler goes with the session, and the next one waits anew."""
+    result = subprocess.run(
+        [sys.executable, "-c", AFTERWARDS, str(tmp_path)],
+        cwd=Path(__file__).parent,
+        env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.stdout.splitlines()[-1:] == ["['0', '1']"], result.stderr
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's own, about its compiler

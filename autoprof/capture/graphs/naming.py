@@ -104,21 +104,19 @@ class _Place:
         self.module, self._owner, self._name, self._call = module, owner, name, call
         self._holders: list[Handle] = []
         self._replacement: Replacement | None = None
-        self._awaited = False
 
     def hold(self, holder: Handle) -> None:
         """Replace the function, once its module is imported."""
         self._holders.append(holder)
         if self._replacement is not None:
             self._replacement.hold(holder)
-        elif not self._awaited:
-            self._awaited = True
+        else:  # also after an earlier session, whose detach has removed what waits for imports
             wrapt.register_post_import_hook(self._imported, self.module)  # at once where it is imported
 
     def _imported(self, module: Any) -> None:
         with contain(ignore):
             owner = getattr(module, self._owner) if self._owner else module
-            if hasattr(owner, self._name):
+            if hasattr(owner, self._name) and self._replacement is None:
                 made = Replacement(Attribute(owner, self._name), self._wrap, in_compiler=InCompiler.PRESENT)
                 self._replacement = made
                 for holder in self._holders:
