@@ -47,13 +47,9 @@ class StepCost:
         self._account.thread = get_ident()
         self._began_ns, self._began_cpu_ns = perf_counter_ns(), self._account.processor_ns()
 
-    def end_step(self, marks: int, ended_ns: int, *, counts: bool) -> int:
-        """Give the controller a recorded step that ended at this time; return the step's overhead as ``charge`` does.
-
-        Its cost is the work since the last one. Called in ``work``, outside of other work.
-        """
-        account, charged_ns = self._account, self._charged_ns
-        self._charged_ns = sum(map(SPENT_NS, account.metered))
+    def end_step(self, marks: int, ended_ns: int, *, counts: bool) -> None:
+        """Give the controller a recorded step that ended at this time. Called in ``work``, outside of other work."""
+        account = self._account
         spent_ns = self._steps.spent_ns + account.processor_ns() - account.since_ns
         work_ns, self._paid_ns = spent_ns - self._paid_ns, spent_ns
         marks_ns = round(self._mark_ns * marks)
@@ -62,7 +58,6 @@ class StepCost:
         cpu_ns = min(max(account.entered_ns - self._began_cpu_ns - marks_ns, 0), wall_ns)
         if counts:
             self._controller.close(work_ns + marks_ns, cpu_ns, wall_ns, marks_ns)
-        return self._charged_ns - charged_ns
 
     def pause(self, now_ns: int) -> None:
         """Note that the outermost pause has begun."""

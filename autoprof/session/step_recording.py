@@ -11,7 +11,6 @@ from ..base.failures import contain, ignore
 from ..base.frame import Phase
 from ..base.notes import Notes
 from ..capture.marks.codes import INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE
-from ..capture.marks.mark_batch import INTEGER_BYTES
 from ..capture.recorder import Recorder
 from ..devices import Clock, Memory, Reading
 from ..resolve import RawStep
@@ -151,14 +150,12 @@ class StepRecording:
         number: int,
         excluded_ns: int,
         *,
-        began_ns: int | None = None,
         steps_in_one: int = 1,
         until: int | None = None,
     ) -> RawStep:
         """Close the recorded step; it ends now, or with the last mark before ``until``.
 
-        Of several steps in one, all of equal length, the last one is recorded, as a warm-up step. ``began_ns`` is the
-        time at which the work at its end began; None at the end of the run, whose cost decides nothing any more.
+        Of several steps in one, all of equal length, the last one is recorded, as a warm-up step.
         """
         recorder, placement = self.recorder, self.probes.placement
         clock = recorder.clock
@@ -174,11 +171,7 @@ class StepRecording:
         mark_batch = recorder.take() if until is None else recorder.take().up_to(until // 2)
         self.moved = placement.moved()
         memory = self.memory.at_step_end() if self.memory.now_ns() >= self.memory.due_ns else {}
-        if began_ns is None:
-            overhead_ns = self._cost.charge()
-        else:
-            marks = len(mark_batch.raw_codes) // INTEGER_BYTES
-            overhead_ns = self._cost.end_step(marks, began_ns, counts=not opened.asked)
+        overhead_ns = self._cost.charge()
         return RawStep(
             number,
             opened.start_unix_ns,

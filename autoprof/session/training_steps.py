@@ -18,6 +18,7 @@ from ..base.notes import Notes
 from ..base.process import lifecycle
 from ..base.signals import DeferSignals, raised_by_handler
 from ..base.units import UNITS
+from ..capture.marks.mark_batch import INTEGER_BYTES
 from ..devices import Reading
 from ..targets import Target
 from .controller import Controller
@@ -214,11 +215,11 @@ class TrainingSteps:
             self._close_unsampled(steps)
         else:
             self.number += steps - 1
-            raw = self._recording.close(
-                opened, self.number, self._exclusions.step_ns, began_ns=began_ns, steps_in_one=steps
-            )
+            raw = self._recording.close(opened, self.number, self._exclusions.step_ns, steps_in_one=steps)
             self._last_ns, self._ended_ns, end = self._recording.length_ns, self._recording.ended_ns, raw.end
             self._pipeline.submit(raw)
+            marks = len(raw.mark_batch.raw_codes) // INTEGER_BYTES
+            self.cost.end_step(marks, began_ns, counts=not opened.asked)  # after the pass, which may have measured rows
             if raw.mark_batch.skipped and not raw.warmup:  # the first steps find out which thread trains
                 self._notes.warn_once(
                     "other threads call the model while it trains: their calls are not recorded, only those of the "

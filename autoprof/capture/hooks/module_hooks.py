@@ -119,7 +119,11 @@ def _call_hooks(
         try:
             thread = get_ident()
             is_home = read is read_current or module is self.module
-            append(self.leave_code | ordinal, read() if is_home else read_current(), thread)
+            reading = read() if is_home else read_current()
+            if thread == recorder.thread:  # as ``append`` does, which is one call more in each step
+                buffer.extend((self.leave_code | ordinal, reading))
+            else:
+                append(self.leave_code | ordinal, reading, thread)
             if tracker is not None:
                 tracker.track_outputs(output, self.leave_code, ordinal, thread)
         except Exception as error:
