@@ -104,14 +104,18 @@ class _Place:
         self.module, self._owner, self._name, self._call = module, owner, name, call
         self._holders: list[Handle] = []
         self._replacement: Replacement | None = None
+        self._awaited = False
 
     def hold(self, holder: Handle) -> None:
         """Replace the function, once its module is imported."""
         self._holders.append(holder)
         if self._replacement is not None:
             self._replacement.hold(holder)
-        else:  # also after an earlier session, whose detach has removed what waits for imports
-            wrapt.register_post_import_hook(self._imported, self.module)  # at once where it is imported
+        elif self.module in sys.modules:  # perhaps since a detach, which removes the finder that waits for imports
+            self._imported(sys.modules[self.module])
+        elif not self._awaited:
+            self._awaited = True
+            wrapt.register_post_import_hook(self._imported, self.module)
 
     def _imported(self, module: Any) -> None:
         with contain(ignore):

@@ -125,4 +125,3 @@ def _remove_finder(finders: frozenset[int]) -> None:
         if isinstance(finder, importer.ImportHookFinder) and id(finder) not in finders:
             sys.meta_path.remove(finder)
             importer._post_import_hooks_init = False  # wrapt inserts it again with the next hook
-            hooks.clear()
